@@ -133,10 +133,9 @@ def _refuse_without_report(task: Task, *, has_evidence: bool) -> None:
         cites = isinstance(criterion, CitationsCriterion) and criterion.file is None
         if cites or criterion.kind in _ABOUT_THE_REPORT:
             message = f"`{criterion.kind}` is about the report, and there is none"
-            hint = "name the `file` that cites" if cites else "use a `file` or `shell` criterion"
-            raise CallError(
-                "invalid_criterion", message, field=f"acceptance_criteria[{n}]", hint=f"give `report`, or {hint}"
-            )
+            other = "name the `file` that cites" if cites else "use a `file` or `shell` criterion"
+            hint = f"give `report`, or {other}"
+            raise CallError("invalid_criterion", message, field=f"acceptance_criteria[{n}]", hint=hint)
 
 
 def _refuse_unrecordable(receipts: Sequence[Receipt | Mapping[str, Any]]) -> None:

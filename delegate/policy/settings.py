@@ -7,11 +7,11 @@ name in capitals. A file in the working folder that isn't trusted may only narro
 
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TypedDict, Unpack, cast, get_origin
+from typing import Annotated, Any, Literal, Self, TypedDict, Unpack, cast, get_origin
 
-from pydantic import Field, StringConstraints, ValidationError, field_validator
+from pydantic import Field, StringConstraints, ValidationError, ValidationInfo, field_validator, model_validator
 from pydantic_core import ErrorDetails
 
 from delegate._util.documents import loads
@@ -31,22 +31,7 @@ CommandPolicy = Literal["sandboxed", "ask", "allow", "deny"]
 NetworkPolicy = Literal["off", "loopback", "open"]
 
 
-if TYPE_CHECKING:
-    _Checked = Value
-else:
-
-    class _RaisesConfigError(type(Value)):
-        """What is wrong with the arguments is a ConfigError. `model_validate` raises what pydantic raises."""
-
-        def __call__(cls, **fields):
-            _check("the arguments", fields)
-            return super().__call__(**fields)
-
-    class _Checked(Value, metaclass=_RaisesConfigError):
-        pass
-
-
-class Settings(_Checked):
+class Settings(Value):
     """The operator's settings. A parent model can ask for less than these limits, but never for more."""
 
     tool_name: Text = "delegate_task"
@@ -191,6 +176,19 @@ class Settings(_Checked):
     """Roles that tasks may name (only in files or Python): those of `agents/` beside your own `delegate.toml`, and
     trusted ones of the working folder."""
 
+    @model_validator(mode="wrap")
+    @classmethod
+    def _explain(cls, fields: Any, validate: Callable[[Any], Self], info: ValidationInfo) -> Self:
+        """Raise ConfigError for the first error. The context is where the fields are from."""
+        try:
+            return validate(fields)
+        except ValidationError as error:
+            source, first = info.context or "the arguments", error.errors(include_url=False)[0]
+            path = _format_path(first["loc"], fields)
+            name = variable(path) if source == "the environment" else path
+            hint = _hint_for_table(path, fields) or hint_for(first, _known_keys(first))
+            raise ConfigError(f"{name} (in {source}): {hint}") from None
+
     @field_validator("web_search")
     @classmethod
     def _check_web_search(cls, value: str) -> str:
@@ -294,7 +292,7 @@ def load_settings(environ: Mapping[str, str] | None = None, **given: Unpack[Sett
         tables = {name: {**merged.get(name, {}), **fields[name]} for name in _BY_NAME if name in fields}
         merged |= {**fields, **tables}
     for source, fields in (("the environment", _from_environ(environ)), ("the arguments", given)):
-        _check(source, fields)
+        Settings.model_validate(fields, context=source)
         merged |= fields
     settings = Settings(**merged)
     _refuse_unknown_variables(environ, settings)
@@ -335,7 +333,7 @@ def parse(file: trust.SettingsFile) -> dict[str, Any]:
         raise ConfigError(f"{file.name} can't be read: it is not UTF-8; save it as UTF-8") from None
     except ValueError as error:
         raise ConfigError(f"{file.name} can't be read as {what}: {error}; correct it there") from error
-    _check(file.name, fields)
+    Settings.model_validate(fields, context=file.name)
     return fields
 
 
@@ -376,17 +374,6 @@ def _refuse_unknown_variables(environ: Mapping[str, str], settings: Settings) ->
         meant = most_similar(name.removeprefix(_PREFIX), Settings.model_fields)
         guess = f"did you mean {variable(meant)}? If not, unset it" if meant else "unset it, or give it another name"
         raise ConfigError(f"{name} (in the environment): there is no such setting; {guess}")
-
-
-def _check(source: str, fields: Mapping[str, Any]) -> None:
-    try:
-        Settings.model_validate(fields)
-    except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        path = _format_path(first["loc"], fields)
-        name = variable(path) if source == "the environment" else path
-        hint = _hint_for_table(path, fields) or hint_for(first, _known_keys(first))
-        raise ConfigError(f"{name} (in {source}): {hint}") from None
 
 
 def _hint_for_table(name: str, fields: Mapping[str, Any]) -> str | None:

@@ -249,7 +249,7 @@ def task(goal: str = "x", **fields: Any) -> dict[str, Any]:
         ([task(id="a"), task(id="A")], "duplicate_id", "tasks[1].id", "'A'"),
         ([task(id="2"), task()], "duplicate_id", "tasks[1].id", "'2'"),
         ([{"goal": "x"}, task(needs=[1])], "bad_needs", "tasks[1].needs", "acceptance_criteria"),
-        ([task(id="../a"), task()], "wrong_type", "tasks[0].id", "match"),
+        ([task(id="../a"), task()], "wrong_type", "tasks[0].id", "up to 40 letters"),
         ([task(needs=[["a"]]), task()], "wrong_type", "tasks[0].needs[0]", "string"),
         (
             [task(), task(needs=[1], acceptance_criteria=["file: inputs/1/report.md"])],
