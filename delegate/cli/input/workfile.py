@@ -15,11 +15,12 @@ from delegate.judging.transcripts.messages import is_message, receipts_in
 from delegate.types import AnyCriterion, Receipt, Task
 from delegate.types.errors import CallError
 from delegate.types.faults import error_text, located
+from delegate.types.short_forms import SHORT_FORMS
 
 _FIELD = re.compile(r"acceptance_criteria\[(\d+)\]")
-_BULLET = re.compile(r"\s*([-*•]|\d+[.)](?=\s+[a-z ]+:))\s+")
+_BULLET = re.compile(rf"\s*([-*•]|\d+[.)](?=\s+({'|'.join(SHORT_FORMS)}):))\s+", re.IGNORECASE)
 """A number is left before a sentence, which may begin with one."""
-_HEADING = re.compile(r"\s*#+\s")
+_HEADING = re.compile(r"#+(\s|$)")
 
 
 class LocatedCriterion(NamedTuple):
@@ -33,7 +34,7 @@ def read_criteria(file: Path | None, texts: Sequence[str] = ()) -> list[LocatedC
     """The criteria of a file, followed by those given on the command line. Raises CallError.
 
     A file is a list in JSON, YAML or TOML (or an object with the list as `acceptance_criteria`), or plain text with one
-    criterion per line in the forms of the command line. Headings and comments (`# …`) are left out.
+    criterion per line in the forms of the command line.
     """
     from_options = [typed(f"-c (number {n})", text) for n, text in enumerate(texts, start=1)]
     return [*_in_file(file), *from_options] if file else from_options
@@ -80,8 +81,10 @@ def _in_file(file: Path) -> Iterator[LocatedCriterion]:
         yield from listed_criteria(name, _json(name, text))
         return
     for location, line in _lines(name, text):
-        if not _HEADING.match(line):
-            yield typed(location, _BULLET.sub("", line, count=1))
+        if _HEADING.match(line):
+            hint = "remove this line, or begin a sentence with `text: `"
+            raise CallError("invalid_criterion", f"{location}: a heading or comment is no criterion", hint=hint)
+        yield typed(location, _BULLET.sub("", line, count=1))
 
 
 def listed_criteria(name: str, document: object) -> Iterator[LocatedCriterion]:
