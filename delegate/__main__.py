@@ -2,10 +2,12 @@
 
 import os
 import sys
+from contextlib import suppress
 
 from delegate.cli import main
 
 if __name__ == "__main__":
     # `-m` looks for modules in the working folder first. A child may write there, and more is imported later.
-    sys.path[:] = [path for path in sys.path if path not in ("", os.getcwd())]
+    with suppress(FileNotFoundError):  # the folder was removed
+        sys.path[:] = [path for path in sys.path if path not in ("", os.getcwd())]
     main()

@@ -77,6 +77,18 @@ def of_csv(goal: str, *words: str) -> Mistake:
     return Mistake(("batch", "t.csv", "-o", "r.jsonl", "--goal", goal), ("t.csv", *words), "name\nx\n")
 
 
+def rubric(*dimensions: object) -> dict[str, Any]:
+    return {"name": "x", "description": "y", "dimensions": dimensions}
+
+
+OWN_FILE = ("DELEGATE_CONFIG", "delegate.toml")
+ENDPOINT = """[[endpoints]]
+name = "a"
+base_url = "http://127.0.0.1:9/v1"
+models = [{id = "x", tier = "fast"}]
+"""
+
+
 COMMANDS = {
     # files of tasks
     "no goal": of_file("t.json", "[{}]", "task 1", "`goal` is missing"),
@@ -98,6 +110,24 @@ COMMANDS = {
     "a negative limit": of_file("t.json", task(max_cost_usd=-1), "`max_cost_usd`", "greater than 0"),
     "goal mode without criteria": of_file("t.json", task(mode="goal"), "needs acceptance_criteria"),
     "a workspace without a path": of_file("t.json", task(workspace={"mode": "copy"}), "`workspace`", "needs a path"),
+    "a pattern of files": of_file(
+        "t.json", task(acceptance_criteria=["file: *.txt"]), "'*.txt'", "about one file", "`shell: ls *.txt`"
+    ),
+    "an id with a space": of_file("t.json", task(id="a b"), "`id` should be up to 40 letters", "got 'a b'"),
+    "the URL of a host": of_file(
+        "t.json", task(acceptance_criteria=[{"kind": "citations", "hosts": ["https://a.de/"]}]), "the name of a host"
+    ),
+    "a rubric without a range": of_file(
+        "t.json",
+        task(acceptance_criteria=[{"kind": "rubric", "rubric": rubric({"id": "a", "description": "b", "max": 0})}]),
+        "rubric.dimensions[0]` dimension a: min 0 must be below max 0\n",
+    ),
+    "a rubric of nothing": of_file(
+        "t.json",
+        task(acceptance_criteria=[{"kind": "rubric", "rubric": rubric()}]),
+        "rubric.dimensions` should have at least 1 item, got",
+    ),
+    "claims in a file without goal mode": of_file("t.json", task(max_claims=2), "max_claims is only for mode 'goal'"),
     "an unknown role": of_file("t.json", task(role="tester"), "role", "tester"),
     "a report as tasks": of_file("t.json", '{"error": null, "results": []}', "results, not tasks", "the file of tasks"),
     "a task without a list": of_file("t.json", '{"goal": "g"}', "`tasks`"),
@@ -166,16 +196,44 @@ COMMANDS = {
     "a setting that isn't a choice": of_settings("sandbox = 'maybe'\n", "sandbox", "'auto'"),
     "settings in Latin-1": of_settings(b"# caf\xe9\n", "not UTF-8", "save it as UTF-8"),
     "settings that are YAML": of_settings("model: gpt\n", "TOML", "line 1", "correct it there"),
+    "one endpoint": of_settings(ENDPOINT.replace("[[endpoints]]", "[endpoints]"), "endpoints", "write [[endpoints]]"),
+    "two endpoints of a name": Mistake(
+        GOAL, ("there are two endpoints 'a'; rename or remove one",), ENDPOINT + ENDPOINT, OWN_FILE
+    ),
+    "an endpoint without its key": Mistake(
+        (*GOAL, "--model", "x"),
+        ("model x can't be called", "set MY_KEY, or"),
+        ENDPOINT.replace("base_url", 'key_env = "MY_KEY"\nbase_url'),
+        OWN_FILE,
+    ),
+    "an address as a host": of_variable("DELEGATE_FETCH_HOSTS", "http://a.de/", "HOSTS[0]", "the name of a host"),
     "a variable by another name": of_variable("DELEGATE_MODLE", "x", "did you mean DELEGATE_MODEL?"),
     "a variable that is no number": of_variable("DELEGATE_MAX_CHILDREN", "many", "a whole number"),
     "a home that is a device": of_variable("DELEGATE_HOME", "/dev/full", "not a folder", "nothing was run", "writable"),
     "a home that is a file": of_variable("DELEGATE_HOME", "/etc/hosts", "nothing was run", "to a writable folder"),
     # commands
     "a model that isn't": Mistake((*GOAL, "--model", "gpt-9"), ("'gpt-9'", "use one of: gpt-", ", gpt-")),
+    "a variable with its value": Mistake(
+        (*GOAL, "--runner", "true", "--runner-env", "KEY=secret"), ("only the name of an environment variable",)
+    ),
     "no goal on the line": Mistake(("run",), ("GOAL", "--file")),
     "a folder that isn't there": Mistake(("run", "x", "--in", "absent"), ("absent", "folder")),
     "both kinds of folder": Mistake(("run", "x", "--copy", "--worktree"), ("--worktree", "leave out one")),
-    "a number that isn't": Mistake((*GOAL, "--max-steps", "many"), ("--max-steps", "integer")),
+    "a number that isn't": Mistake((*GOAL, "--max-steps", "many"), ("--max-steps", "a whole number, got 'many'")),
+    "a limit that isn't": Mistake((*GOAL, "--timeout", "-5"), ("--timeout should be greater than 0, got -5.0",)),
+    "a time with its unit": Mistake((*GOAL, "--timeout", "10m"), ("--timeout", "should be a number, got '10m'")),
+    "an exit code that isn't": Mistake(
+        ("lint", "true", "--exit-code", "300"), ("less than or equal to 255, got '300'",)
+    ),
+    "a goal in Latin-1": Mistake(("run", "Gr\udcfc\udcdfe"), ("`goal` should be text in UTF-8",)),
+    "a goal that begins with a dash": Mistake(("run", "- write a file"), ("No such option: -;", "`--` before a text")),
+    "a command without quotes": Mistake(("lint", "pytest", "-q"), ("-q", "put a command with options in quotes")),
+    "a typographic dash": Mistake(("run", "–file", "t.yaml"), ("–file", "type --file"), "- goal: g\n"),
+    "a typographic dash in the middle": Mistake(("run", "x", "—runner", "true"), ("—runner", "type --runner")),
+    "typographic quotes": Mistake(("run", "x", "-c", "“file: a.txt”"), ("has quotes around it", "write `file: a.txt`")),
+    "a worktree of no repository": Mistake(
+        ("run", "x", "--worktree", "--runner", "true"), ("not a git repository", "name the top folder", "`--copy`")
+    ),
     "claims without goal mode": Mistake((*GOAL, "--max-claims", "2"), ("--max-claims", "--until-verified")),
     "criteria missing for a judge": Mistake(("judge", "--report", "x"), ("no criteria", "add -c CRITERION")),
     "criteria twice for a judge": Mistake(
@@ -194,9 +252,9 @@ COMMANDS = {
     "a ruling that isn't": Mistake(("rule", "last", "c1", "maybe"), ("'maybe'", "'met', 'not_met'")),
     "a state spelled the other way": Mistake(("judge", "--status", "canceled"), ("'canceled'", "'cancelled'")),
     "an unknown dialect": Mistake(("tool", "--dialect", "opnai"), ("opnai", "openai")),
-    "a port that isn't": Mistake(("serve", "--port", "http"), ("--port", "integer")),
+    "a port that isn't": Mistake(("serve", "--port", "http"), ("--port", "a whole number, got 'http'")),
     "a port out of range": Mistake(("serve", "--port", "99999"), ("--port", "65535")),
-    "a port with its host": Mistake(("serve", "--port", "127.0.0.1:80"), ("--port", "integer")),
+    "a port with its host": Mistake(("serve", "--port", "127.0.0.1:80"), ("--port", "a whole number")),
     "a host that all can reach": Mistake(("serve", "--host", "0.0.0.0"), ("--host", "use 127.0.0.1")),
     "a token that can be guessed": Mistake(("serve", "--token", "secret"), ("--token", "at least 16")),
     "no token": Mistake(("serve", "--tokens", "t.conf"), ("t.conf has no token", "NAME=TOKEN"), "\n"),
@@ -207,6 +265,9 @@ COMMANDS = {
     "a client's other name": Mistake(("mcp", "install", "claude-code"), ("did you mean claude?",)),
     "a key in place of its name": Mistake(
         ("mcp", "install", "codex", "--key", "sk-dummy-1234567890"), ("--key", "name the variable")
+    ),
+    "an option that the server doesn't have": Mistake(
+        ("mcp", "install", "cursor", "--", "--prot", "5"), ("--prot", "did you mean --port?", "`delegate mcp --help`")
     ),
     "broken settings of a client": Mistake(
         ("mcp", "install", "codex", "--write", "--file", "t.toml"),
@@ -282,6 +343,20 @@ def _says(line: str, words: tuple[str, ...]) -> None:
     assert len(line) <= LONGEST, line
     for word in words:
         assert word in line, line
+
+
+def test_settings_that_begin_with_a_byte_order_mark_are_read() -> None:
+    Path("delegate.toml").write_bytes("\ufeffmax_steps = 'many'\n".encode())
+    _says(delegate(*GOAL).stderr, ("max_steps", "a whole number"))
+
+
+def test_a_working_folder_that_was_removed_is_named() -> None:
+    gone = Path("gone").resolve()
+    gone.mkdir()
+    command = ["sh", "-c", f"cd {gone} && rmdir {gone} && exec {sys.executable} -m delegate run x"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (1, "")
+    _says(done.stderr, ("the working folder was removed", "go to another one"))
 
 
 def test_a_port_in_use_is_named_with_what_to_do() -> None:
@@ -385,6 +460,10 @@ PROGRAMS: dict[str, tuple[Callable[[Any], object], tuple[str, ...]]] = {
     "an empty goal": (lambda _: Task(goal=""), ("`goal` is empty",)),
     "a text as criteria": (lambda _: Task(goal="x", acceptance_criteria="y"), ("_criteria` should be a list",)),
     "a short form that isn't": (lambda _: Task(goal="x", acceptance_criteria=["shel: y"]), ("`shel:`", "did you mean")),
+    "a text to judge by": (
+        lambda d: asyncio.run(d.judge(goal="g", acceptance_criteria="regex: a", report="a")),
+        ("should be a list, got 'regex: a'",),
+    ),
     "a number as criterion": (lambda _: Task(goal="x", acceptance_criteria=[3]), ("should be a string, or an object",)),
     "a kind that isn't": (lambda _: Task(goal="x", acceptance_criteria=[{"kind": "fil"}]), ("`kind` is one of text",)),
     "a workspace of another type": (lambda _: Workspace(mode="copy", path=3), ("`path` should be a path, got 3",)),
@@ -394,6 +473,20 @@ PROGRAMS: dict[str, tuple[Callable[[Any], object], tuple[str, ...]]] = {
     "a tier that isn't": (lambda _: Task(goal="x", tier="fsat"), ("`tier`", "'deep', 'standard' or 'fast'")),
     "a setting by another name": (lambda _: Wrong(modle="x"), ("modle", "did you mean model?")),
     "a model in place of settings": (lambda _: Wrong("gpt-5"), ("settings", "Delegator(model=…)")),
+    "a setting of Settings": (lambda _: Settings(max_cost=5), ("max_cost (in", "did you mean max_cost_usd?")),
+    "a setting out of range": (lambda _: Settings(max_cost_usd=-1), ("max_cost_usd (in", "greater than 0, not -1")),
+    "a model in place of a client": (lambda _: Wrong(client="gpt-4"), ("client: 'gpt-4'", "Delegator(model=…)")),
+    "a text to ask for approval": (lambda _: Wrong(on_approval="yes"), ("on_approval: 'yes' is not a function",)),
+    "a number to ask": (lambda _: Wrong(on_question=5), ("on_question: 5 is not a function",)),
+    "a text as parent": (lambda d: d.call_sync({"goal": "x"}, parent="gpt-5"), ("is not a Parent; write Parent(",)),
+    "a number as report": (lambda d: judged(d, report=3), ("`report` should be a text, got 3",)),
+    "a number as workspace": (lambda d: judged(d, workspace=3), ("`workspace` should be the path of a folder",)),
+    "a number as receipts": (lambda d: judged(d, receipts=5), ("`receipts` should be a list, got 5",)),
+    "a text as receipt": (lambda d: judged(d, receipts=["a"]), ("`receipts[0]` should be a Receipt or an object",)),
+    "a word for true": (
+        lambda d: d.call_sync({"goal": "x", "background": "ja"}),
+        ("`background` is \"ja\", not true or", "send true or false"),
+    ),
     "an unknown dialect": (lambda d: d.tool("opnai"), ("'opnai'", "use one of openai")),
     "arguments that are no JSON": (lambda d: d.call_sync('{"goal": x}'), ("not valid JSON",)),
     "arguments with a field twice": (lambda d: d.call_sync('{"goal": "x", "goal": "y"}'), ('the key "goal" is twice',)),
@@ -430,7 +523,10 @@ def test_the_first_program_without_a_key_says_what_is_missing() -> None:
 
 
 VALUES: tuple[object, ...] = (3, -1, 1.5, [], [3], ["x"], {}, {"x": 1}, None, True, b"x", "x", "")
-RAW = re.compile("[Ii]nput|valid (string|dictionary|tuple|number|integer|boolean)|pydantic|instance of|constrained|Any")
+RAW = re.compile(
+    "[Ii]nput|the pattern|match pattern|after validation|valid (string|dictionary|tuple|number|integer|boolean)"
+    "|pydantic|instance of|constrained|Any"
+)
 
 
 def of_criterion(**fields: Any) -> object:

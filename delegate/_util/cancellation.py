@@ -160,7 +160,7 @@ class Deadline:
             self._timeout.reschedule(self._loop.time())
 
 
-async def run_to_completion(work: Coroutine[Any, Any, T], cancellation: Cancellation) -> T:
+async def run_to_completion(work: Coroutine[Any, Any, T], cancellation: _Stoppable) -> T:
     """Await `work`, which must stop soon after `cancellation` is cancelled.
 
     If the awaiting task is cancelled, once or more, the cancel is passed on through `cancellation`, and CancelledError

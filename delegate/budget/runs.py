@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from itertools import count
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 from weakref import WeakValueDictionary
 
 from delegate._util import forking
@@ -224,6 +224,9 @@ class RunRegistry:
         a limit of cost, if nobody has set another one. `on_approval` asks a person about what the call's children want
         to do; None asks the same one as the call around it. `on_question` answers what its children ask.
         """
+        if not isinstance(cast("object", parent), Parent | None):
+            message = f"parent: {parent!r:.60} is not a Parent; write Parent(model=…)"
+            raise CallError("bad_task", message, field="parent")
         parent = parent or Parent()
         if (caller := _current.get()) is None:
             run = self._host_run(parent.run_id, parent.window_seconds) if parent.run_id else Run(self._settings)

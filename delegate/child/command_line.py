@@ -40,6 +40,8 @@ def parse_command(command: str | Sequence[str]) -> tuple[str, ...]:
 def variables(names: Sequence[str]) -> dict[str, str]:
     """The values of environment variables to pass on. Raises ConfigError for one that isn't set."""
     for name in names:
+        if "=" in name:
+            raise ConfigError("give only the name of an environment variable to pass to the runner, without its value")
         if name not in os.environ:
             raise ConfigError(
                 f"the environment variable {name!r} to pass to the runner isn't set: set it, or leave it out"

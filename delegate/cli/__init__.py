@@ -9,6 +9,7 @@ import contextlib
 import io
 import logging
 import os
+import re
 import signal
 import sys
 from importlib import import_module
@@ -59,6 +60,10 @@ def _run(arguments: list[str]) -> object:
     """Run the command. An MCP server that can't start lets its client's calls be answered with the reason."""
     from delegate.cli.app import app
 
+    if dashed := next((one for one in arguments if re.fullmatch("[–—]+[a-z][a-z-]*", one)), None):
+        from delegate.types.errors import ConfigError
+
+        raise ConfigError(f"{dashed} begins with a typographic dash: type --{dashed.strip('–—')}")
     try:
         # Without arguments, it prints the help. In any other case, it is left to us to print errors in one line.
         return app(prog_name=PROGRAM, standalone_mode=not arguments)
@@ -84,13 +89,20 @@ def _exit_for_old_python() -> NoReturn:
 def _usage_text(error: Any) -> str:
     from delegate._util.similar import most_similar
 
-    text = error.format_message().rstrip(".").replace("Value error, ", "")
+    if find_errors := getattr(error.__cause__, "errors", None):  # of pydantic
+        from delegate.types.faults import problem_of
+
+        (detail, *_) = find_errors()
+        error.message = f"{problem_of(detail)}, got {detail['input']!r:.60}"
+    text = error.format_message().rstrip(". ")
     if possible := getattr(error, "possibilities", None):
         text = (
             f"{error.message}; did you mean {most_similar(getattr(error, 'option_name', ''), possible) or possible[0]}?"
         )
     elif "unexpected extra argument" in text:
         text += "; put an argument with spaces in quotes"
+    elif hasattr(error, "option_name"):
+        text += "; put a command with options in quotes, and `--` before a text that begins with a dash"
     context = getattr(error, "ctx", None)
     return f"{text} (see `{context.command_path if context else PROGRAM} --help`)"
 
@@ -104,7 +116,10 @@ def _told(error: Exception) -> tuple[str, int]:
     from delegate.types.errors import CallError, DelegateError  # with pydantic, which help and version go without
 
     if isinstance(error, CallError):
-        return f"{error.message} ({error.hint})" if error.hint else error.message, 2
+        subject = f"{error.field}: " if error.field and error.message.startswith("it ") else ""
+        return f"{subject}{error.message}" + (f" ({error.hint})" if error.hint else ""), 2
+    if isinstance(error, FileNotFoundError) and error.filename is None:
+        return "the working folder was removed: go to another one", 1
     if isinstance(error, (DelegateError, OSError)):
         return str(error), 2 if isinstance(error, DelegateError) else 1
     return f"internal error, {type(error).__name__}: {error} (run `python -X dev -m delegate …` for a traceback)", 1

@@ -85,7 +85,11 @@ def _split(
     call: Mapping[str, object], max_tasks: int, problems: Problems, known: tuple[str, ...]
 ) -> list[tuple[str, object]]:
     """Return the call's unparsed tasks, each with its path in the call."""
-    problems.unknown_fields(call, (*known, "tasks"), "")
+    flags = [name for name in ("background", "scratch") if not isinstance(call.get(name) or False, bool)]
+    for name in flags:
+        hint = "send true or false; what the child should know is `context`"
+        problems.add("wrong_type", name, f"is {show(call[name])}, not true or false", hint)
+    problems.unknown_fields(call, (*known, "tasks", *flags), "")
     tasks = _decode_nested(call.get("tasks"), "tasks")
     task_fields = [name for name in known if not is_blank(call.get(name))]
     if is_blank(tasks):

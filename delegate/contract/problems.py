@@ -13,7 +13,7 @@ from delegate.contract.reading import join, show
 from delegate.types import AnyCriterion, CriterionBase, Task
 from delegate.types.codes import CallErrorCode
 from delegate.types.errors import CallError
-from delegate.types.faults import path_of, problem_of
+from delegate.types.faults import problem_of, telling
 
 TASK_FIELDS = ("goal", "context", "acceptance_criteria", "tier", "output_schema", "id", "needs", "attempts")
 """The fields of a task that a parent may set. The other fields of `Task` are reserved for the operator."""
@@ -115,14 +115,8 @@ class Problems:
 
     def from_pydantic(self, error: ValidationError, path: str) -> None:
         """Add the problems that validation by pydantic found, at most one per field."""
-        details: dict[str, ErrorDetails] = {}
-        for detail in error.errors(include_url=False, include_context=False):
-            inner = one_line(path_of(detail), 200)
-            details.setdefault(f"{path}.{inner}" if path and inner else path or inner, detail)
-        for field, detail in details.items():
-            # Of a union's errors, those of nested fields say more than that the value is not a string.
-            if not any(other.startswith(f"{field}.") for other in details):
-                self._found.append(_from_detail(detail, field))
+        for inner, detail in telling(error).items():
+            self._found.append(_from_detail(detail, f"{path}.{one_line(inner, 200)}".strip(".")))
 
 
 def with_hint(error: CallError) -> CallError:

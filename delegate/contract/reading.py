@@ -31,7 +31,7 @@ def read_object(arguments: object, hint: str = "") -> Mapping[str, object]:
     `hint` says what to send instead of anything else.
     """
     value = decode(arguments) if isinstance(arguments, (str, bytes)) else arguments
-    if isinstance(value, str):
+    if isinstance(value, str) and value.lstrip().startswith(("{", "[")):
         value = decode(value)
     if isinstance(value, Mapping):
         return cast("Mapping[str, object]", value)
@@ -154,7 +154,7 @@ def _invalid_json(error: json.JSONDecodeError, field: str | None) -> CallError:
     truncated = error.pos >= len(error.doc.rstrip()) - 1 or error.msg.startswith("Unterminated string")
     near = f" near {quoted(error.doc[max(0, error.pos - 20) : error.pos + 20], 40)}"
     message = f"{_subject(field)} not valid JSON: {error.msg} at character {error.pos}{near}"
-    hint = "the text seems to be truncated: make it shorter and resend it" if truncated else None
+    hint = "the text ends too early: close what is open, or make it shorter if it was cut off" if truncated else None
     return CallError("invalid_json", message, field=field, hint=hint)
 
 

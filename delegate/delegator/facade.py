@@ -90,6 +90,11 @@ class Delegator:
         on_question: "OnQuestion | None" = None,
         **options: Unpack[SettingsOptions],
     ) -> None:
+        if client is not None and not callable(getattr(client, "complete", None)):
+            raise ConfigError(f"client: {client!r:.60} is not a ChatClient; name a model by Delegator(model=…)")
+        for name, function in {"on_event": on_event, "on_approval": on_approval, "on_question": on_question}.items():
+            if function is not None and not callable(function):
+                raise ConfigError(f"{name}: {function!r:.60} is not a function; pass one, or leave it out")
         self.settings = settings = load_settings(**options) if settings is None else override(settings, **options)
         given = (one if isinstance(one, Tool) else Tool.from_function(one) for one in tools or ())
         self.child_tools = None if tools is None else tuple(given)

@@ -37,7 +37,7 @@ def stages(needs: Mapping[str, Sequence[str]]) -> list[list[str]]:
 
 
 def unknown_need(need: str, ids: Sequence[str]) -> CallError:
-    message = f"it needs {need!r}, but no task has that id"
+    message = f"a task needs {need!r}, but none has that id"
     return CallError("unknown_need", message, field="needs", hint=f"use one of these ids: {', '.join(ids):.400}")
 
 
@@ -97,9 +97,9 @@ def _check_needs(task: Task, names: Sequence[str], by_name: Mapping[str, Task]) 
         if need not in names:
             raise unknown_need(need, names)
         if by_name[_folded(need)] is task:
-            raise CallError("circle", f"it needs itself, {need!r}", field="needs", hint="remove this need")
+            raise CallError("circle", f"the task {need!r} needs itself", field="needs", hint="remove this need")
         if all(criterion.findings_only for criterion in by_name[_folded(need)].criteria):
-            message = f"it needs a PASS of {need!r}, which has no acceptance criteria and so gets no verdict"
+            message = f"a task needs a PASS of {need!r}, which has no acceptance criteria and so gets no verdict"
             raise CallError("bad_needs", message, field="needs", hint=f"give {need!r} acceptance_criteria")
     refuse_literal(f"{task.goal}\n{task.context}", task.needs, f"in a call, write {INPUTS}/{task.needs[0]}/report.md")
     _refuse_shared(task, "needs")

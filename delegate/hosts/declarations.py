@@ -104,7 +104,7 @@ def _declarations() -> Iterator[Declaration]:
 @lru_cache(maxsize=16)
 def _parsed(name: str, data: bytes) -> Sequence[Declaration]:
     try:
-        tools = tomllib.loads(data.decode()).get("tools", [])
+        tools = tomllib.loads(data.decode("utf-8-sig")).get("tools", [])
     except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise ConfigError(f"{name} can't be read as TOML: {error}; correct it there") from error
     if not isinstance(tools, list):

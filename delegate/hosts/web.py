@@ -16,6 +16,7 @@ import uvicorn
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Scope
 
+from delegate._util.cancellation import run_to_completion
 from delegate._util.slow_clients import SlowClients
 from delegate.types.errors import ConfigError
 
@@ -107,6 +108,10 @@ class WebServer(uvicorn.Server):
             for connection in self._slow.to_close(waiting):
                 connection.transport.abort()
         return await super().on_tick(counter)
+
+    async def serve(self, sockets: list[socket.socket] | None = None) -> None:
+        """Serve until canceled. uvicorn alone would leave the sockets to the event loop if the task is canceled."""
+        await run_to_completion(super().serve(sockets), self)
 
     def cancel(self) -> None:
         """Stop accepting requests, send the last answers, and exit."""

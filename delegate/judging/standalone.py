@@ -60,6 +60,10 @@ async def submission_of(
 
     Raises CallError for a criterion, a receipt or a workspace that can't be used.
     """
+    _refuse_wrong_type("acceptance_criteria", acceptance_criteria, "a list", list, tuple)
+    _refuse_wrong_type("report", report, "a text", str, type(None))
+    _refuse_wrong_type("workspace", workspace, "the path of a folder", str, Path, type(None))
+    _refuse_wrong_type("receipts", receipts, "a list", list, tuple, type(None))
     items = receipts or ()
     messages = [cast("Mapping[str, Any]", item) for item in items if is_message(item)]
     if messages and len(messages) == len(items):  # those of a transcript
@@ -112,6 +116,11 @@ async def submission_of(
     )
 
 
+def _refuse_wrong_type(field: str, value: object, wanted: str, *kinds: type) -> None:
+    if not isinstance(value, kinds):
+        raise CallError("wrong_type", f"`{field}` should be {wanted}, got {value!r:.60}", field=field)
+
+
 def _refuse_without_report(task: Task, *, has_evidence: bool) -> None:
     """Raise CallError if there is nothing to judge, or for the first criterion that only a report can meet."""
     if not has_evidence:
@@ -121,14 +130,14 @@ def _refuse_without_report(task: Task, *, has_evidence: bool) -> None:
         cites = isinstance(criterion, CitationsCriterion) and criterion.file is None
         if cites or criterion.kind in _ABOUT_THE_REPORT:
             message = f"`{criterion.kind}` is about the report, and there is none"
-            hint = "give `report`, or use a `file` or `shell` criterion"
-            if cites:
-                hint = "give `report`, or name the `file` that cites"
+            other = "name the `file` that cites" if cites else "use a `file` or `shell` criterion"
+            hint = f"give `report`, or {other}"
             raise CallError("invalid_criterion", message, field=f"acceptance_criteria[{n}]", hint=hint)
 
 
 def _refuse_unrecordable(receipts: Sequence[Receipt | Mapping[str, Any]]) -> None:
     for n, receipt in enumerate(receipts):
+        _refuse_wrong_type(f"receipts[{n}]", receipt, "a Receipt or an object", Receipt, Mapping)
         value = receipt.args if isinstance(receipt, Receipt) else dict(receipt)
         try:
             is_recordable = is_within_depth(value) and bool(json.dumps(value, default=str))

@@ -56,12 +56,9 @@ def refuse_undecidable(
             if not _may_be_inside(path, task.workspace, folder):
                 message = f"`{field}` is {redactor.beginning(path, 200)!r}, which is outside the workspace"
                 raise _refusal("path_refused", n, message, "name a path inside the workspace, such as out/report.md")
-        if (
-            isinstance(criterion, FileCriterion)
-            and "\\" in criterion.path
-            and (hint := windows_path_hint(criterion.path))
-        ):
-            message = f"`path` is {redactor.beginning(criterion.path, 200)!r}, but folders are separated by / here"
+        path = criterion.path if isinstance(criterion, FileCriterion) else ""
+        if "\\" in path and (hint := windows_path_hint(path)):
+            message = f"`path` is {redactor.beginning(path, 200)!r}, but folders are separated by / here"
             raise _refusal("path_refused", n, message, f"{hint}; name a path inside the workspace")
     if task.output_schema is not None and (problem := _unusable_schema(task.output_schema)):
         raise CallError("invalid_schema", problem, field="output_schema", hint="give a JSON Schema")
@@ -120,12 +117,16 @@ def _problem(criterion: AnyCriterion) -> str | None:
         case JsonSchemaCriterion():
             return _unusable_schema(criterion.schema_)
         case FileCriterion():
-            return _contradiction(criterion) or _unusable_schema(criterion.json_schema or {})
+            return _unusable_file(criterion) or _unusable_schema(criterion.json_schema or {})
         case _:
             return None
 
 
-def _contradiction(criterion: FileCriterion) -> str | None:
+def _unusable_file(criterion: FileCriterion) -> str | None:
+    if "*" in criterion.path:
+        path = redactor.beginning(criterion.path, 200)
+        fix = f"use `shell: ls {path}`, or a sentence, `file {path}: …`"
+        return f"`path` is {path!r}, but a `file` criterion is about one file; {fix}"
     needs_file = [name for name in ("min_bytes", "contains", "json_schema") if getattr(criterion, name) is not None]
     if criterion.exists or not needs_file:
         return None

@@ -128,6 +128,8 @@ class Model(Value):
     """The API it uses: `openai`, `anthropic`, `google` or `scripted`."""
     endpoint: str | None = None
     """The name of an endpoint declared in the settings; None is the provider's own endpoint."""
+    key_env: str | None = Field(default=None, exclude=True, repr=False)
+    """The variable with the key of that endpoint, for error messages. The endpoint's own `key_env` decides."""
     family: Text
     """Models of the same family share training, and may favor each other's output."""
     tier: Tier
@@ -351,6 +353,8 @@ def hint_for(error: ErrorDetails, known: Iterable[str]) -> str:
         others = f", or use one of {', '.join(known)}" if len(known) <= MAX_LISTED else ""
         return f"there is no such key; remove it{others}"
     problem = problem_of(error)
+    if error["type"] == "tuple_type" and isinstance(error["input"], dict):
+        return f"{problem}, not one table; in TOML, write [[{error['loc'][-1]}]]"
     return problem if error["type"] == "value_error" else f"{problem}, not {error['input']!r:.80}"
 
 

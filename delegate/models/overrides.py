@@ -2,6 +2,7 @@
 
 import os
 import shlex
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Literal, Self, cast
 
@@ -151,6 +152,9 @@ def effective_catalog(
     """
     models, endpoints = tuple(models), tuple(endpoints)
     known = {(endpoint.protocol, endpoint.name) for endpoint in endpoints}
+    if len(known) < len(endpoints):
+        (_, name), _ = Counter((one.protocol, one.name) for one in endpoints).most_common(1)[0]
+        raise ConfigError(f"delegate.toml: there are two endpoints {name!r}; rename or remove one of them")
     for model in models:
         if model.endpoint is None and model.provider not in PROVIDERS:
             providers = ", ".join(PROVIDERS)
@@ -173,5 +177,6 @@ def declared_models(endpoints: Iterable[DeclaredEndpoint]) -> tuple[Model, ...]:
                 flat = Price(input=model.input_price, output=model.output_price, cached_input=model.cached_input_price)
                 prices = (flat,)
             fields = model.model_dump(exclude={"prices", *_FLAT_PRICES})
-            entries.append(Model(provider=endpoint.protocol, endpoint=endpoint.name, prices=prices, **fields))
+            of = {"provider": endpoint.protocol, "endpoint": endpoint.name, "key_env": endpoint.key_env}
+            entries.append(Model(prices=prices, **of, **fields))
     return tuple(entries)

@@ -218,9 +218,9 @@ def _is_reachable(model: Model, available: Available) -> bool:
 
 
 def _how_to_enable(model: Model) -> str:
-    if model.endpoint:
+    if model.endpoint and not model.key_env:
         return f"set the key of the endpoint {model.endpoint}"
-    variable = KEY_VARIABLES.get(model.provider)
+    variable = model.key_env or KEY_VARIABLES.get(model.provider)
     return f"set {variable}" if variable else f"the provider {model.provider} is not set up"
 
 

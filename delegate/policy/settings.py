@@ -7,11 +7,19 @@ name in capitals. A file in the working folder that isn't trusted may only narro
 
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypedDict, Unpack, cast, get_origin
+from typing import Annotated, Any, Literal, Self, TypedDict, Unpack, cast, get_origin
 
-from pydantic import AfterValidator, Field, ValidationError, field_validator
+from pydantic import (
+    AfterValidator,
+    Field,
+    StringConstraints,
+    ValidationError,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
 from pydantic_core import ErrorDetails
 
 from delegate._util.documents import loads
@@ -149,7 +157,7 @@ class Settings(Input):
     merge_tool: bool = False
     """Whether parents' models get the tool `merge_delegation`, which changes the checkout, where a host or `delegate
     mcp` offers tools for handles."""
-    fetch_hosts: tuple[str, ...] = ()
+    fetch_hosts: tuple[Annotated[str, StringConstraints(pattern=r"^[^\s/@?#]{1,260}$")], ...] = ()
     """Hosts (`name` or `name:port`) that `fetch_url` may reach even if their address is private."""
     result_chars: int = Field(default=6_000, ge=500)
     """Maximum length of a child's report in the result. The whole report can be read by its handle."""
@@ -176,6 +184,19 @@ class Settings(Input):
     roles: Annotated[dict[RoleName, Role], Field(max_length=MAX_ROLES)] = Field(default_factory=dict)
     """Roles that tasks may name (only in files or Python): those of `agents/` beside your own `delegate.toml`, and
     trusted ones of the working folder."""
+
+    @model_validator(mode="wrap")
+    @classmethod
+    def _explain(cls, fields: Any, validate: Callable[[Any], Self], info: ValidationInfo) -> Self:
+        """Raise ConfigError for the first error. The context is where the fields are from."""
+        try:
+            return validate(fields)
+        except ValidationError as error:
+            source, first = info.context or "the arguments", error.errors(include_url=False)[0]
+            path = _format_path(first["loc"], fields)
+            name = variable(path) if source == "the environment" else path
+            hint = _hint_for_table(path, fields) or hint_for(first, _known_keys(first))
+            raise ConfigError(f"{name} (in {source}): {hint}") from None
 
     @field_validator("web_search")
     @classmethod
@@ -280,7 +301,7 @@ def load_settings(environ: Mapping[str, str] | None = None, **given: Unpack[Sett
         tables = {name: {**merged.get(name, {}), **fields[name]} for name in _BY_NAME if name in fields}
         merged |= {**fields, **tables}
     for source, fields in (("the environment", _from_environ(environ)), ("the arguments", given)):
-        _check(source, fields)
+        Settings.model_validate(fields, context=source)
         merged |= fields
     settings = Settings(**merged)
     _refuse_unknown_variables(environ, settings)
@@ -296,7 +317,6 @@ def override(settings: Settings, **given: Unpack[SettingsOptions]) -> Settings:
     if not isinstance(cast("object", settings), Settings):
         problem = f"settings (in the arguments): {settings!r:.60} is not a Settings"
         raise ConfigError(f"{problem}; name each setting, such as Delegator(model=…)")
-    _check("the arguments", given)
     fields: dict[str, Any] = {name: getattr(settings, name) for name in settings.model_fields_set}
     fields.update(given)
     return Settings(**fields)
@@ -310,7 +330,7 @@ def parse(file: trust.SettingsFile) -> dict[str, Any]:
     """
     what = "TOML"
     try:
-        text = file.data.decode()
+        text = file.data.decode("utf-8-sig")
         if file.path.name == trust.MCP_NAME:
             what, fields = "a list of MCP servers", {"mcp_servers": read_mcp_json(text)}
         elif trust.is_role(file.path):
@@ -322,7 +342,7 @@ def parse(file: trust.SettingsFile) -> dict[str, Any]:
         raise ConfigError(f"{file.name} can't be read: it is not UTF-8; save it as UTF-8") from None
     except ValueError as error:
         raise ConfigError(f"{file.name} can't be read as {what}: {error}; correct it there") from error
-    _check(file.name, fields)
+    Settings.model_validate(fields, context=file.name)
     return fields
 
 
@@ -363,17 +383,6 @@ def _refuse_unknown_variables(environ: Mapping[str, str], settings: Settings) ->
         meant = most_similar(name.removeprefix(_PREFIX), Settings.model_fields)
         guess = f"did you mean {variable(meant)}? If not, unset it" if meant else "unset it, or give it another name"
         raise ConfigError(f"{name} (in the environment): there is no such setting; {guess}")
-
-
-def _check(source: str, fields: Mapping[str, Any]) -> None:
-    try:
-        Settings(**fields)
-    except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        path = _format_path(first["loc"], fields)
-        name = variable(path) if source == "the environment" else path
-        hint = _hint_for_table(path, fields) or hint_for(first, _known_keys(first))
-        raise ConfigError(f"{name} (in {source}): {hint}") from None
 
 
 def _hint_for_table(name: str, fields: Mapping[str, Any]) -> str | None:

@@ -21,12 +21,26 @@ _EXPECTED = {
     "bool": "true or false",
     "dict": "an object",
     "tuple": "a list",
+    "string_unicode": "text in UTF-8",
     **dict.fromkeys(("model_attributes_type", "union_tag_not_found", "union_tag_invalid"), _CRITERION),
     "model": "an object",
 }
 """What a value should be, by pydantic's code of the error or by the type in it, unless that is what it should be."""
 _FORM = re.compile(r"str|constrained-str|AboutFile|Receipt|Rubric|\w+\[.*\]")
 """What pydantic adds to a path for one of several forms of a value, besides the kind of a criterion."""
+_PATTERNS = {
+    r"^[A-Za-z][A-Za-z0-9_-]{0,39}$": "a letter from A to Z and up to 39 more, digits, `_` or `-`",
+    r"^[^-\x00][^\x00]{0,199}$": "a revision of git",
+    r"^\w[\w-]{0,39}$": "up to 40 letters, digits, `_` or `-`",
+    r"^[^\s/:@?#]{1,253}(:\d{1,5})?$": "the name of a host, such as example.org",
+    r"^[A-Za-z0-9][A-Za-z0-9_.-]*$": "letters from A to Z, digits, `_`, `.` or `-`",
+    r"^[A-Za-z][A-Za-z0-9-]*(_[A-Za-z0-9-]+)*$": "a letter from A to Z and more, digits, `-` or single `_`",
+    r"^https?://": "an address that begins with http:// or https://",
+    r"^[^\s/@?#]{1,260}$": "the name of a host, such as example.org",
+}
+"""What a text with a pattern should be."""
+_ADDED = re.compile(r"^(Value error, |Input |String |Tuple )| after validation, not \d+$")
+"""What a message of pydantic says besides."""
 _PLAIN = {
     "missing": "is missing; add it",
     "string_too_short": "is empty; fill it in",
@@ -40,12 +54,16 @@ def error_text(error: ValidationError, known: Sequence[str] = ()) -> str:
     An unknown field of the value itself gets the one of `known` that was meant: a similar one, or one whose last word
     it is, as `criteria` of `acceptance_criteria`.
     """
+    return "; ".join(_detail_text(path, detail, known) for path, detail in list(telling(error).items())[:5])
+
+
+def telling(error: ValidationError) -> dict[str, ErrorDetails]:
+    """The errors by their paths. Those inside of a value say more than that the value should have another form."""
     details: dict[str, ErrorDetails] = {}
     for detail in error.errors(include_url=False):
         details.setdefault(path_of(detail), detail)
-    # Of the errors of several forms, those inside of one say more than that the value has another form.
-    telling = [path for path in details if not any(other.startswith((f"{path}.", f"{path}[")) for other in details)]
-    return "; ".join(_detail_text(path, details[path], known) for path in telling[:5])
+    outer = {path for path in details if any(other.startswith((f"{path}.", f"{path}[")) for other in details)}
+    return {path: detail for path, detail in details.items() if path not in outer}
 
 
 def path_of(detail: ErrorDetails) -> str:
@@ -65,7 +83,9 @@ def problem_of(detail: ErrorDetails) -> str:
     if kind in _EXPECTED or kind.endswith(("_type", "_parsing", "_from_float")):
         name = kind.partition("_")[0]
         return f"should be {_EXPECTED.get(kind) or _EXPECTED.get(name, f'a {name}')}"
-    return detail["msg"].removeprefix("Value error, ").removeprefix("Input ").removeprefix("String ")
+    if pattern := detail.get("ctx", {}).get("pattern"):
+        return f"should be {_PATTERNS.get(pattern, f'like the pattern {pattern}')}"
+    return _ADDED.sub("", detail["msg"])
 
 
 def _detail_text(path: str, detail: ErrorDetails, known: Sequence[str]) -> str:

@@ -205,6 +205,8 @@ class Task(_Named):
     def _goal_can_be_verified(self) -> Self:
         """In goal mode, something must decide when the work is done, and what is met on trust can't be verified."""
         if self.mode != "goal":
+            if self.max_claims != type(self).model_fields["max_claims"].default:
+                raise ValueError("max_claims is only for mode 'goal'; remove it, or add the mode")
             return self
         if not any(not criterion.findings_only for criterion in self.criteria):
             raise ValueError("mode 'goal' needs acceptance_criteria: they decide when the work is done")

@@ -57,6 +57,7 @@ _ORDINARY = frozenset({
 _ARGUMENTS = {"file": re.compile(r"\S*[./]\w+"), "json": re.compile(r".*(?:[=!]==?|[<>]=?) .*", re.DOTALL)}
 """What can only be the argument of a short form, whichever word is before it."""
 _PREFIX = re.compile(r"\s*([A-Za-z]+(?:[ \t_-]+[A-Za-z]+)?)\s*:(?!//)(.*)", re.DOTALL)
+_QUOTED = re.compile(r"""\s*[“”„«»‘’"'`]([^“”„«»"`]+)[“”„«»‘’"'`]\s*""")
 LOOKS_LIKE_JSON = re.compile(r"""\s*\{\s*(?:["'}]|(?:kind|type)\b)""")
 """How a text begins that is meant as a JSON object."""
 _SENTENCE_WORDS = 3
@@ -76,6 +77,9 @@ def expand(text: str) -> JsonObject | None:
         hint = 'write `file "PATH": …`, or begin a sentence with `text: `'
         raise CallError("invalid_criterion", f"a path with spaces needs quotes: {_start(text)}", hint=hint)
     if not (found := _PREFIX.fullmatch(text)):
+        if (quoted := _QUOTED.fullmatch(text)) and expand(quoted[1]):
+            hint = f"write `{_start(quoted[1])}`"
+            raise CallError("invalid_criterion", "a short form of a criterion has quotes around it", hint=hint)
         return None
     word, rest = " ".join(found[1].lower().split()), found[2].strip()
     if word in _ABOUT:

@@ -37,7 +37,8 @@ def _judge(quote: str) -> ModelServer:
 
 
 def test_checks_alone_give_a_pass_without_a_key_or_allowed_commands() -> None:
-    Path("criteria.txt").write_text("file: note.md\n\n- shell: grep -q hello note.md\ncalled: write_file\n")
+    text = "file: note.md\n\n- shell: grep -q hello note.md\n2. called: write_file\n"
+    Path("criteria.txt").write_text(text)
     done = delegate(*WORK, "--criteria", "criteria.txt", "--receipts", "receipts.jsonl",
                     "-c", "never called: send_email", DELEGATE_COMMANDS="deny")  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr

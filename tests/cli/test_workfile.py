@@ -37,8 +37,11 @@ def test_typed_criteria_come_after_those_of_the_file(tmp_path: Path) -> None:
 
 
 def test_no_line_of_a_file_is_taken_for_a_comment(tmp_path: Path) -> None:
-    task = _read(tmp_path / "c.txt", "# it begins with a heading\n// and so on")
-    assert [one.describe() for one in task.criteria] == ["# it begins with a heading", "// and so on"]
+    task = _read(tmp_path / "c.txt", "text: # it begins with a heading\n// and so on\n2. absatz: kurz\n2. May is named")
+    said = ["# it begins with a heading", "// and so on", "2. absatz: kurz", "2. May is named"]
+    assert [one.describe() for one in task.criteria] == said
+    with pytest.raises(CallError, match=r"c\.txt, line 1: a heading or comment is no criterion"):
+        _read(tmp_path / "c.txt", "# What is asked\nfile: a.md")
 
 
 @pytest.mark.parametrize(

@@ -195,7 +195,7 @@ def test_a_bad_call_is_refused_with_its_code_its_field_and_a_hint(sent: Any, cod
         (with_criterion(pattern="a"), 'add "kind": "regex"'),
         ({"goal": "g", "tier": "opus"}, "the tiers are deep, standard, fast"),
         ({"tasks": [{"goal": "g"}] * 4}, "send the others in further calls"),
-        ({"tasks": '[{"goal": "g'}, "make it shorter and resend it"),
+        ({"tasks": '[{"goal": "g'}, "make it shorter if it was cut off"),
         ({"goal": "g", "tasks": ["h"]}, "put `goal` into each of the `tasks`"),
     ],
 )

@@ -243,13 +243,13 @@ def task(goal: str = "x", **fields: Any) -> dict[str, Any]:
     ("tasks", "code", "field", "says"),
     [
         ([task(needs=["nope"]), task()], "unknown_need", "tasks[0].needs", "use one of these ids: 1, 2"),
-        ([task(needs=[1]), task()], "circle", "tasks[0].needs", "it needs itself"),
+        ([task(needs=[1]), task()], "circle", "tasks[0].needs", "the task '1' needs itself"),
         ([task(), task(needs=[3]), task(needs=["2"])], "circle", "tasks[1].needs", "2 → 3 → 2"),
         ([task(id="a", needs="b"), task(id="b", needs="a")], "circle", "tasks[0].needs", "in a cycle"),
         ([task(id="a"), task(id="A")], "duplicate_id", "tasks[1].id", "'A'"),
         ([task(id="2"), task()], "duplicate_id", "tasks[1].id", "'2'"),
         ([{"goal": "x"}, task(needs=[1])], "bad_needs", "tasks[1].needs", "acceptance_criteria"),
-        ([task(id="../a"), task()], "wrong_type", "tasks[0].id", "match"),
+        ([task(id="../a"), task()], "wrong_type", "tasks[0].id", "up to 40 letters"),
         ([task(needs=[["a"]]), task()], "wrong_type", "tasks[0].needs[0]", "string"),
         (
             [task(), task(needs=[1], acceptance_criteria=["file: inputs/1/report.md"])],

@@ -84,6 +84,13 @@ async def test_a_call_is_answered_with_its_verdict_and_can_be_read_again() -> No
         assert read["result"]["verdict"]["level"] == "proven"
 
 
+async def test_another_server_answers_after_one_was_canceled_on_the_same_loop() -> None:
+    async with asyncio.timeout(30):
+        for _ in range(2):
+            async with serving() as served:
+                assert await served.ask("/healthz") == {"status": "ok"}
+
+
 async def test_a_call_that_takes_longer_is_followed_waited_for_and_read() -> None:
     gate = Gate()
     async with serving(gate) as served:

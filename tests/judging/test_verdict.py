@@ -222,6 +222,8 @@ async def test_a_truncated_text_meets_no_criterion_about_the_whole_text(
         ({"kind": "file", "path": "out.txt", "contains": "2 passed"}, "met", "contains"),
         ({"kind": "file", "path": "nope.txt"}, "not_met", "does not exist"),
         ({"kind": "file", "path": "nope.txt", "exists": False}, "met", "does not exist"),
+        ({"kind": "file", "path": "."}, "error", "it is a folder, not a file"),
+        ({"kind": "file", "path": "./", "exists": False}, "error", "it is a folder, not a file"),
         ({"kind": "file", "path": "out.txt", "json_schema": {"type": "object"}}, "not_met", "not JSON"),
         ({"kind": "json_schema", "schema": {"type": "object"}}, "not_met", "not JSON"),
         ({"kind": "shell", "command": "grep -q passed out.txt"}, "met", "exit code 0"),

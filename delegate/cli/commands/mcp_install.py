@@ -14,6 +14,7 @@ import typer
 from delegate._util.documents import replace_text
 from delegate._util.similar import most_similar
 from delegate.cli import PROGRAM
+from delegate.cli.app import command_of
 from delegate.cli.input.client_settings import block, edited, entry_in
 from delegate.cli.mcp_clients import CLIENTS, Launch, McpClient
 from delegate.types.errors import ConfigError
@@ -74,6 +75,8 @@ def install(
             message = "this is no variable's name; name the variable that holds the key, such as OPENAI_API_KEY"
             raise typer.BadParameter(message, param_hint="--key")
     known, keys = CLIENTS[client], key if key is not None else [name for name in _KEYS if os.environ.get(name)]
+    if command is None:
+        command_of("mcp").make_context(f"{PROGRAM} mcp", [*(options or ())])  # refuses what the server would refuse
     launch = _this_command() if command is None else Launch(command)
     launch = replace(launch, args=(*launch.args, *(options or ())), keys=tuple(keys))
     file = (file or Path(known.path)).expanduser()

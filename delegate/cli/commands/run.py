@@ -1,5 +1,6 @@
 """`delegate run`: runs tasks from the command line or a file."""
 
+import asyncio
 import logging
 from collections.abc import Iterator, Sequence
 from functools import partial
@@ -26,6 +27,7 @@ from delegate.cli.work import stoppable, work
 from delegate.delegator import Delegator
 from delegate.policy.settings import Settings, load_settings
 from delegate.sandbox.workspace.folder import existing
+from delegate.sandbox.workspace.worktree import source_of
 from delegate.types import RunResult, Task
 from delegate.types.errors import CallError
 from delegate.types.events import EventSink
@@ -265,7 +267,13 @@ def _task_from_options(goal: str | None, options: dict[str, Any]) -> Task:
         raise typer.BadParameter("give a goal, or a file of tasks with --file", param_hint="GOAL")
     if "output_schema" in options:
         options["output_schema"] = read_schema(options["output_schema"])
-    return read_task({"goal": goal, **options})
+    try:
+        return read_task({"goal": goal, **options})
+    except CallError as error:
+        for option in ("timeout_seconds", "max_steps", "max_cost_usd"):
+            name = option.removesuffix("_seconds").removesuffix("_usd").replace("_", "-")
+            error.message = error.message.replace(f"`{option}`", f"--{name}")
+        raise
 
 
 def _run(
@@ -312,7 +320,7 @@ def _located(tasks: Sequence[Task]) -> Iterator[tuple[str, Task]]:
 
 
 def _refuse_unusable(tasks: Sequence[Task], runner: CommandRunner | None) -> None:
-    """Raise CallError for a folder that doesn't exist, or a limit on a program, which makes its own calls."""
+    """Raise CallError for a folder that can't be used, or a limit on a program, which makes its own calls."""
     for n, task in enumerate(tasks, start=1):
         with located(f"task {n}" if len(tasks) > 1 else ""):
             for field in _NOT_OF_PROGRAMS if runner is not None else ():
@@ -321,7 +329,9 @@ def _refuse_unusable(tasks: Sequence[Task], runner: CommandRunner | None) -> Non
                     hint = "remove this field; pass it as an option of the program instead"
                     raise CallError("bad_task", message, field=field, hint=hint)
             if task.workspace is not None and task.workspace.path is not None:
-                existing(task.workspace.path)
+                path = existing(task.workspace.path)
+                if task.workspace.mode == "worktree":
+                    asyncio.run(source_of(path, task.workspace.base or "HEAD"))
 
 
 def _raise_limits(settings: Settings, tasks: Sequence[Task]) -> Settings:

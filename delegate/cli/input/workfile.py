@@ -16,10 +16,12 @@ from delegate.judging.transcripts.messages import is_message, receipts_in
 from delegate.types import AnyCriterion, Receipt, Task
 from delegate.types.errors import CallError
 from delegate.types.faults import error_text, located
-from delegate.types.short_forms import criterion_of
+from delegate.types.short_forms import SHORT_FORMS, criterion_of
 
 _FIELD = re.compile(r"acceptance_criteria\[(\d+)\]")
-_BULLET = re.compile(r"\s*[-*•]\s+")
+_BULLET = re.compile(rf"\s*([-*•]|\d+[.)](?=\s+({'|'.join(SHORT_FORMS)}):))\s+", re.IGNORECASE)
+"""A number is left before a sentence, which may begin with one."""
+_HEADING = re.compile(r"#+(\s|$)")
 
 
 class LocatedCriterion(NamedTuple):
@@ -86,6 +88,9 @@ def _in_file(file: Path) -> Iterator[LocatedCriterion]:
         yield from listed_criteria(name, _json(name, text))
         return
     for location, line in _lines(name, text):
+        if _HEADING.match(line):
+            hint = "remove this line, or begin a sentence with `text: `"
+            raise CallError("invalid_criterion", f"{location}: a heading or comment is no criterion", hint=hint)
         yield typed(location, _BULLET.sub("", line, count=1))
 
 

@@ -4,6 +4,7 @@ The result is `met` or `not_met` if the check could be made, else `error` with a
 """
 
 import asyncio
+import errno
 import os
 import stat
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
@@ -131,11 +132,13 @@ async def _file_now(criterion: FileCriterion, submission: Submission) -> Criteri
 
 
 def _size_of_file(folder: Folder, path: str) -> int | None:
-    """Bytes of a regular file; None if there is none."""
+    """Bytes of a regular file; None if there is none. Raises OSError for a folder."""
     try:
         status = os.stat(folder.resolve(path), follow_symlinks=False)
     except (FileNotFoundError, NotADirectoryError):
         return None
+    if stat.S_ISDIR(status.st_mode):
+        raise IsADirectoryError(errno.EISDIR, "it is a folder, not a file")
     return status.st_size if stat.S_ISREG(status.st_mode) else None
 
 

@@ -67,6 +67,12 @@ _add_locks: WeakValueDictionary[tuple[asyncio.AbstractEventLoop, Path], asyncio.
 """Worktrees are added to a repository one at a time: git's own locks fail instead of waiting."""
 
 
+async def source_of(repository: Path, base: str) -> "tuple[_Git, Path, str]":
+    """What a worktree is created of: git, the folder that all worktrees share, and the commit. Raises CallError."""
+    git = await _Git.of(repository)
+    return git, await git.common_folder(), await git.commit(base)
+
+
 @dataclass(frozen=True, slots=True)
 class Worktree:
     """A worktree in the folder `root`, created by `add`. Its `Folder` ends it."""
@@ -84,9 +90,7 @@ class Worktree:
 
         Raises `CallError` if that fails; nothing is left of it in the repository then.
         """
-        git = await _Git.of(repository)
-        common = await git.common_folder()
-        commit = await git.commit(base)
+        git, common, commit = await source_of(repository, base)
         worktree = cls(root, repository, commit, common / "worktrees" / root.name)
         try:
             async with _add_locks.setdefault((asyncio.get_running_loop(), common), asyncio.Lock()):
@@ -317,7 +321,7 @@ class _Git:
         common, _, prefix = asked.stdout.partition("\n")
         if asked.exit_code != 0:
             message = f"workspace {self.folder} can't be used as a git repository: {_failure(asked)}"
-            hint = "name the top folder of a git repository, or use mode copy or shared"
+            hint = "name the top folder of a git repository, or use mode copy (`--copy`) or shared"
             raise CallError("workspace_not_a_repository", message, field="workspace", hint=hint)
         if prefix.strip():
             top = self.folder.parents[prefix.strip().count("/") - 1]
