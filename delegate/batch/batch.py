@@ -22,7 +22,7 @@ from delegate.batch.item import BadRow, Item, ItemOutcome
 from delegate.batch.journal import NEVER_RUN, BatchHeader, BatchSummary, Journal, Rerun
 from delegate.batch.results_file import ResultsFile
 from delegate.batch.sources import Source
-from delegate.batch.validate import ValidatedSource, validate
+from delegate.batch.validate import ValidatedSource, validate_beside
 from delegate.engine.consumers import Consumer, name_of, settle
 from delegate.telemetry.operations import BatchTrace
 from delegate.types import Task
@@ -104,8 +104,8 @@ class BatchConfig:
     engine: Backend
     journal: Journal
     run_id: str
-    admit: Callable[[Task], object]
-    """Raises CallError for a task that can't be run."""
+    admit: Callable[[Task, asyncio.AbstractEventLoop], object]
+    """Raises CallError for a task that can't be run. It is called in a thread, beside the event loop."""
     concurrency: int = 3
     max_cost_usd: float | None = None
     """Maximum cost of the whole batch in US dollars, earlier sessions included. Only known costs count."""
@@ -195,7 +195,7 @@ class Batch:
 
     async def _open(self) -> None:
         config, source, results = self._config, self._config.source, self._config.results
-        validated = await asyncio.to_thread(validate, source, config.admit, skip_bad=config.skip_bad)
+        validated = await validate_beside(source, config.admit, skip_bad=config.skip_bad)
         self.tally.total = validated.total
         with located(source.name):  # a graph holds all items in memory
             self._entries = iter(source)

@@ -1,19 +1,21 @@
 """Runs each item of a batch as a call with one task; all calls belong to one run."""
 
+import asyncio
 from collections.abc import Awaitable, Callable, Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from delegate._util.cancellation import Cancellation
 from delegate.batch.graph import check
 from delegate.batch.item import Item
 from delegate.batch.journal import BatchSummary
 from delegate.batch.sources import Source
-from delegate.batch.validate import validate
+from delegate.batch.validate import validate_beside
 from delegate.budget.estimate import Estimate, Estimator, Group
 from delegate.budget.runs import RunContext
 from delegate.engine.admission import Admission
 from delegate.engine.consumers import Consumer
 from delegate.engine.scope import CallOptions
+from delegate.engine.working_folder import located
 from delegate.judging.validate import refuse_undecidable
 from delegate.models.catalog import Model
 from delegate.records.history import Records
@@ -59,6 +61,8 @@ class BatchRunner:
     context: RunContext
     close: Callable[[], Awaitable[None]] | None = None
     """Awaited by `aclose`, if nothing else closes the delegator."""
+    _tried: set[int] = field(default_factory=set[int])
+    """Hashes of criteria that can fail."""
 
     @property
     def capacity(self) -> int | None:
@@ -105,21 +109,30 @@ class BatchRunner:
             raise result.error.as_raised()
         return result
 
-    def admit(self, task: Task) -> None:
+    def admit(self, task: Task, loop: asyncio.AbstractEventLoop) -> None:
         """Raise CallError for a task that can't be run."""
         _refuse_attempts(task)
-        self.models(task)
+        self.models(task, loop)
 
-    def models(self, task: Task) -> list[Model | None]:
+    def models(self, task: Task, loop: asyncio.AbstractEventLoop) -> list[Model | None]:
         """The models that would run the task, by attempts; None if the runner chooses its own. Raises CallError."""
-        (done_in_role,) = self.admission.in_roles([task], self.context)
+        (done_in_role,) = self.admission.in_roles([located(task)], self.context)
         first = self.admission.admit(done_in_role, self.context)
+        self._refuse_vacuous(done_in_role, loop)
         return self.admission.models_of_attempts(done_in_role, first, self.context)
 
-    def check(self, task: Task) -> None:
+    def check(self, task: Task, loop: asyncio.AbstractEventLoop) -> None:
         """Raise CallError for a task that can't be run anywhere. The process that runs it selects the model."""
         _refuse_attempts(task)
         refuse_undecidable(task)
+        self._refuse_vacuous(task, loop)
+
+    def _refuse_vacuous(self, task: Task, loop: asyncio.AbstractEventLoop) -> None:
+        """Raise CallError if a criterion can't fail. The same criteria are tried once in each folder."""
+        criteria = hash(task.model_dump_json(include={"acceptance_criteria", "workspace"}))
+        if criteria not in self._tried and (trial := self.admission.trial(task, "person")) is not None:
+            asyncio.run_coroutine_threadsafe(trial, loop).result()
+            self._tried.add(criteria)
 
     async def resume(self, batch: BatchSummary) -> None:
         """Continue the numbering of tasks and the sum of costs of an earlier session."""
@@ -129,7 +142,11 @@ class BatchRunner:
     async def plan(self, source: Source, *, skip_bad: bool) -> BatchPlan:
         """The models and the estimated cost of the items if they were run today. Raises CallError as a batch does."""
         estimator = Estimator()
-        validated = validate(source, lambda task: estimator.add(task, self.models(task)), skip_bad=skip_bad)
+
+        def admit(task: Task, loop: asyncio.AbstractEventLoop) -> None:
+            estimator.add(task, self.models(task, loop))
+
+        validated = await validate_beside(source, admit, skip_bad=skip_bad)
         left_usd = self.context.ledger.left("cost_usd")
         estimate = await estimator.estimate(self.records.past_tasks, left_usd=left_usd)
         stages: list[list[Item]] = []

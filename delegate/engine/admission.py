@@ -1,12 +1,12 @@
 """Validates every task of a call and selects its model, before anything is spent on one of them."""
 
 import math
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Coroutine, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from datetime import date
 from itertools import cycle, islice
-from typing import cast
+from typing import Any, cast
 
 from delegate._util.cancellation import Cancellation, run_to_completion
 from delegate._util.redaction import redactor
@@ -111,7 +111,10 @@ class Admission:
             able, hint = services.uses_job_tools, "leave out `scratch`"
             self._refuse_unable("no_scratch", "scratch", ("scratch",), able=able, why=why, hint=hint)
         models = self._select_models(tasks, context, alone=resumed is not None)
-        await self._refuse_vacuous(tasks, author)
+        for n, task in enumerate(tasks):
+            with of_task(n, tasks):
+                if (trial := self.trial(task, author)) is not None:
+                    await trial
         if author == "model" and self.settings.ask_above_usd is not None:
             from delegate.engine.expensive import refuse_unapproved  # loaded only where it is asked for
 
@@ -210,23 +213,19 @@ class Admission:
             return None
         return {*self._known_tools(asked), *GOAL_TOOLS, *STEP_TOOLS}
 
-    async def _refuse_vacuous(self, tasks: Sequence[Task], author: Author) -> None:
-        """Raise CallError if a criterion can't fail, as far as that can be found out by trying. Commands are tried only
-        with `strict_checks`.
+    def trial(self, task: Task, author: Author) -> Coroutine[Any, Any, None] | None:
+        """What raises CallError if a criterion can't fail, as far as that can be found out by trying; None if there is
+        nothing to try. Commands are tried only with `strict_checks`.
         """
         strict = self.settings.strict_checks
-        for n, task in enumerate(tasks):
-            if not strict and not any(isinstance(criterion, CONDITIONS) for criterion in task.acceptance_criteria):
-                continue
-            from delegate.judging.checks import can_fail  # loaded only where there is something to try
+        if not strict and not any(isinstance(criterion, CONDITIONS) for criterion in task.acceptance_criteria):
+            return None
+        from delegate.judging.checks import can_fail  # loaded only where there is something to try
 
-            folder = task.workspace.path if task.workspace is not None else None
-            with of_task(n, tasks):
-                if strict:
-                    commands = self.executor.services.commands
-                    await can_fail.refuse_vacuous(task, commands, author=author, folder=folder)
-                else:
-                    await can_fail.refuse_vacuous_conditions(task)
+        if not strict:
+            return can_fail.refuse_vacuous_conditions(task)
+        folder = task.workspace.path if task.workspace is not None else None
+        return can_fail.refuse_vacuous(task, self.executor.services.commands, author=author, folder=folder)
 
     def _refuse_unable(
         self, code: CallErrorCode, field: str, own_tools: Collection[str], *, able: bool, why: str, hint: str
