@@ -259,6 +259,23 @@ def _listed(nav: Any) -> Iterator[str]:
             yield from [target] if isinstance(target, str) else _listed(target)
 
 
+def test_the_pictures_of_pages_are_part_of_the_site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(build_docs, "PAGES", tmp_path / "pages")
+    build_docs.copy_pages()
+    copied = {page: page.read_text(encoding="utf-8") for page in build_docs.PAGES.rglob("*.md")}
+    pictures = {page.parent / to for page, text in copied.items() for to in re.findall(r"!\[[^]]*\]\(([^)]+)\)", text)}
+    assert build_docs.PAGES / "screens" / "page.png" in pictures
+    assert [picture for picture in pictures if not picture.is_file()] == []
+
+
+def test_the_build_finds_a_picture_that_is_not_on_the_site(tmp_path: Path) -> None:
+    (tmp_path / "here.png").touch()
+    (tmp_path / "a.html").write_text(
+        '<img src="here.png"><img alt="x" src="gone/b.png"><img src="https://x.test/c.png">'
+    )
+    assert build_docs.missing_pictures(tmp_path) == ["gone/b.png in a.html"]
+
+
 def test_agents_get_a_line_for_each_page() -> None:
     listed = dict(re.findall(r"^- \[[^\]]+\]\(([^)]+)\): (\S.+)$", build_docs.llms_txt(), re.MULTILINE))
     site = tomllib.loads((DOCS / "zensical.toml").read_text(encoding="utf-8"))
