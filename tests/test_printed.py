@@ -83,6 +83,12 @@ def test_a_notebook_shows_an_escaped_table(value: Verdict | TaskResult | RunResu
     assert "\u202e" not in html
 
 
+def test_a_notebook_names_the_record_of_each_task_of_a_run() -> None:
+    result = _result(0, _verdict()).model_copy(update={"handle": "1f2e-0"})
+    html = RunResult(results=(result,))._repr_html_()  # pyright: ignore[reportPrivateUsage]
+    assert (html.count("<th>handle</th>"), html.count("<td>1f2e-0</td>")) == (1, 1)
+
+
 def test_repr_still_names_every_field() -> None:
     assert repr(_verdict()).startswith("Verdict(verdict='FAIL', level=")
     assert repr(RunResult()).startswith("RunResult(")
