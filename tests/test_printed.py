@@ -57,6 +57,10 @@ def test_a_pass_says_what_it_is_worth() -> None:
     assert str(_result(0, _verdict("PASS"))) == "task 1: PASS (proven)"
 
 
+def test_a_command_is_printed_with_its_own_spaces() -> None:
+    assert "`test 'A  b' = ab`" in str(_verdict(text="`test 'A  b' = ab`"))
+
+
 def test_hostile_text_adds_no_lines_and_no_control_characters() -> None:
     for value in (_verdict(text=HOSTILE * 50), _result(0, _verdict(text=HOSTILE * 50))):
         assert len(str(value).splitlines()) == 1

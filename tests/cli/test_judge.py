@@ -48,6 +48,12 @@ def test_checks_alone_give_a_pass_without_a_key_or_allowed_commands() -> None:
     assert done.stderr == ""
 
 
+def test_a_command_is_shown_with_its_own_spaces() -> None:
+    done = delegate("judge", "--goal", "Compare.", "--workspace", ".", "-c", "shell: test 'A  b' = ab", COLUMNS="160")
+    assert done.returncode == 1
+    assert "`test 'A  b' = ab` exits with 0" in done.stdout
+
+
 def test_a_judge_whose_quote_is_found_gives_a_pass_and_json_is_complete() -> None:
     with _judge("hello reader") as server:
         done = delegate(*WORK, "-c", "file note.md: the note greets the reader", "--worker-model", "gpt-6-luna",
