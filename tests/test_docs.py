@@ -21,6 +21,7 @@ import yaml
 from delegate import Delegator, Task, Verdict
 from delegate._util import resources
 from delegate.batch.sources import TaskFile
+from delegate.budget.runs import new_run_id
 from delegate.cli.input.hooks import CRITERIA_FILE, criteria_as_tasks
 from delegate.cli.input.taskfile import read_task
 from delegate.contract import parse_call
@@ -245,6 +246,13 @@ def test_links_lead_somewhere(page: Path) -> None:
             assert target.exists(), link
         if anchor:
             assert anchor in pages.anchors(target), link
+
+
+def test_ids_that_are_shown_are_as_long_as_those_of_runs() -> None:
+    text = "\n".join(page.read_text(encoding="utf-8") for page in (*DOCS.rglob("*.md"), ROOT / "README.md"))
+    shown = re.findall(r"^run (\w{8,})\b|\bhandle: ([0-9a-f]{8,})-|such as (\w{8,})-0", text, re.MULTILINE)
+    lengths = {len("".join(ids)) for ids in shown}
+    assert (len(shown) > 7, lengths) == (True, {len(new_run_id())})
 
 
 def test_the_navigation_has_every_page_once() -> None:

@@ -156,7 +156,7 @@ RunArgument = Annotated[
     typer.Argument(
         metavar="RUN",
         help="The id of a run or a batch, its first characters, `last`, or the handle of a task such as "
-        "1f2e3d4c5b6a-0.",
+        "1f2e3d4c5b6a7f8e9d0c-0.",
         autocompletion=complete_run,
     ),
 ]
