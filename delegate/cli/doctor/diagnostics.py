@@ -14,7 +14,8 @@ from typing import Any, Literal
 
 from rich.text import Text
 
-from delegate.cli.doctor.probe import LOCAL_SERVERS, NO_LIST, ServedModels, ask, ask_local
+from delegate.cli.doctor.probe import LOCAL_SERVERS, NO_LIST, ServedModels, ask, ask_local, paths
+from delegate.cli.doctor.served_context import served_context
 from delegate.cli.input.choice import Choice, choose
 from delegate.cli.screen.output import plain
 from delegate.delegator import Delegator
@@ -106,7 +107,7 @@ async def examine(delegator: Delegator) -> Diagnostics:
     answers = dict(zip(endpoints, served, strict=True))
     choice = choose(delegator)
     fault = _fault("model", choice.worker, endpoints, answers)
-    new = _undeclared(delegator, endpoints, answers, local)
+    new = await _undeclared(delegator, endpoints, answers, local)
     checks = (
         *settings_files(),
         *_keys(environ),
@@ -129,10 +130,10 @@ async def undeclared_servers(delegator: Delegator) -> Servers:
     endpoints = find_endpoints(delegator.settings.endpoints, os.environ)
     own = {key: one for key, one in endpoints.items() if key == ("openai", None) and not one.is_openai_itself}
     served, local = await asyncio.gather(asyncio.gather(*map(ask, own.values())), ask_local())
-    return _undeclared(delegator, own, dict(zip(own, served, strict=True)), local)
+    return await _undeclared(delegator, own, dict(zip(own, served, strict=True)), local)
 
 
-def _undeclared(delegator: Delegator, endpoints: Endpoints, answers: Answers, local: Servers) -> Servers:
+async def _undeclared(delegator: Delegator, endpoints: Endpoints, answers: Answers, local: Servers) -> Servers:
     """As `undeclared_servers`, from what was asked already."""
     servers = dict(local)
     own = endpoints.get(("openai", None))
@@ -144,7 +145,17 @@ def _undeclared(delegator: Delegator, endpoints: Endpoints, answers: Answers, lo
         name: replace(server, models=tuple(id for id in server.models if not delegator.catalog.find(id)))
         for name, server in servers.items()
     }
-    return {name: server for name, server in unknown.items() if server.models and server.url not in addresses}
+    new = {name: server for name, server in unknown.items() if server.models and server.url not in addresses}
+    return {
+        name: await _with_contexts(server, own if own and server.key_env else Endpoint("openai", server.url, NO_KEY))
+        for name, server in new.items()
+    }
+
+
+async def _with_contexts(server: ServedModels, endpoint: Endpoint) -> ServedModels:
+    listing, _, headers = paths(endpoint, endpoint.api_key)
+    said = await asyncio.gather(*(served_context(endpoint, listing, headers, model) for model in server.models))
+    return replace(server, contexts={model: one.tokens for model, one in zip(server.models, said, strict=True) if one})
 
 
 def toml_lines(servers: Servers) -> str:
@@ -153,8 +164,10 @@ def toml_lines(servers: Servers) -> str:
     for name, server in servers.items():
         fields = {"name": name, "base_url": server.url} | ({"key_env": server.key_env} if server.key_env else {})
         lines = ["[[endpoints]]", *(f"{key} = {json.dumps(value)}" for key, value in fields.items()), "models = ["]
-        free = 'tier = "standard", input_price = 0, output_price = 0'
-        lines += [f"    {{ id = {json.dumps(model)}, {free} }}," for model in server.models]
+        for model in server.models:
+            context = f"context_tokens = {server.contexts[model]}, " if model in server.contexts else ""
+            free = f'tier = "standard", {context}input_price = 0, output_price = 0'
+            lines.append(f"    {{ id = {json.dumps(model)}, {free} }},")
         tables.append("\n".join([*lines, "]"]))
     return "\n\n".join(tables)
 
