@@ -3,13 +3,15 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Collection
 from dataclasses import dataclass, field
+from functools import partial
 
 from delegate._util.cancellation import Cancellation
+from delegate._util.threads import run_in_daemon_thread
 from delegate.batch.graph import check
 from delegate.batch.item import Item
 from delegate.batch.journal import BatchSummary
 from delegate.batch.sources import Source
-from delegate.batch.validate import validate_beside
+from delegate.batch.validate import validate
 from delegate.budget.estimate import Estimate, Estimator, Group
 from delegate.budget.runs import RunContext
 from delegate.engine.admission import Admission
@@ -142,11 +144,10 @@ class BatchRunner:
     async def plan(self, source: Source, *, skip_bad: bool) -> BatchPlan:
         """The models and the estimated cost of the items if they were run today. Raises CallError as a batch does."""
         estimator = Estimator()
-
-        def admit(task: Task, loop: asyncio.AbstractEventLoop) -> None:
-            estimator.add(task, self.models(task, loop))
-
-        validated = await validate_beside(source, admit, skip_bad=skip_bad)
+        models = partial(self.models, loop=asyncio.get_running_loop())
+        validated = await run_in_daemon_thread(
+            lambda: validate(source, lambda task: estimator.add(task, models(task)), skip_bad=skip_bad)
+        )
         left_usd = self.context.ledger.left("cost_usd")
         estimate = await estimator.estimate(self.records.past_tasks, left_usd=left_usd)
         stages: list[list[Item]] = []

@@ -2,12 +2,10 @@
 
 import hashlib
 import json
-from asyncio import AbstractEventLoop, get_running_loop
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import cast
 
-from delegate._util.threads import run_in_daemon_thread
 from delegate.batch.item import BadRow, Item
 from delegate.batch.results_file import OUTPUTS, Table, without_sources
 from delegate.batch.sources import Source
@@ -29,18 +27,6 @@ class ValidatedSource:
     """The template of the goals, or else the first goal."""
     table: Table
     """The columns of a CSV of their results."""
-
-
-async def validate_beside(
-    source: Source, admit: Callable[[Task, AbstractEventLoop], object], *, skip_bad: bool
-) -> ValidatedSource:
-    """`validate` in a thread. `admit` may wait for what it runs on the event loop."""
-    loop = get_running_loop()
-
-    def validating() -> ValidatedSource:
-        return validate(source, lambda task: admit(task, loop), skip_bad=skip_bad)
-
-    return await run_in_daemon_thread(validating)
 
 
 def validate(source: Source, admit: Callable[[Task], object], *, skip_bad: bool = False) -> ValidatedSource:

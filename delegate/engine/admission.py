@@ -222,10 +222,8 @@ class Admission:
             return None
         from delegate.judging.checks import can_fail  # loaded only where there is something to try
 
-        if not strict:
-            return can_fail.refuse_vacuous_conditions(task)
-        folder = task.workspace.path if task.workspace is not None else None
-        return can_fail.refuse_vacuous(task, self.executor.services.commands, author=author, folder=folder)
+        folder, commands = task.workspace and task.workspace.path, self.executor.services.commands if strict else None
+        return can_fail.refuse_vacuous(task, commands, author=author, folder=folder)
 
     def _refuse_unable(
         self, code: CallErrorCode, field: str, own_tools: Collection[str], *, able: bool, why: str, hint: str

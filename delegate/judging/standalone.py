@@ -82,10 +82,7 @@ async def submission_of(
     refuse_undecidable(task, tools={tool.name: tool.read_only for tool in tools}, folder=place)
     from delegate.judging.checks import can_fail
 
-    if strict_commands is not None:
-        await can_fail.refuse_vacuous(task, strict_commands, author=author, folder=place, is_start=False)
-    else:
-        await can_fail.refuse_vacuous_conditions(task)
+    await can_fail.refuse_vacuous(task, strict_commands, author=author, folder=place, is_start=False)
     numbered = tuple(receipt.model_copy(update={"n": n}) for n, receipt in enumerate(record, start=1))
     folder = Folder.of_existing(place) if place is not None else None
     artifacts = await folder.artifacts() if folder else ()

@@ -18,6 +18,7 @@ from delegate.cli.doctor.probe import LOCAL_SERVERS, NO_LIST, ServedModels, ask,
 from delegate.cli.doctor.served_context import served_context
 from delegate.cli.input.choice import Choice, choose
 from delegate.cli.screen.output import plain
+from delegate.contract.amounts import counted
 from delegate.delegator import Delegator
 from delegate.models.catalog import Model
 from delegate.models.connections import find_endpoints
@@ -146,14 +147,12 @@ async def _undeclared(delegator: Delegator, endpoints: Endpoints, answers: Answe
         for name, server in servers.items()
     }
     new = {name: server for name, server in unknown.items() if server.models and server.url not in addresses}
-    return {
-        name: await _with_contexts(server, own if own and server.key_env else Endpoint("openai", server.url, NO_KEY))
-        for name, server in new.items()
-    }
+    key = own.api_key if own else NO_KEY
+    return {name: await _with_contexts(server, key if server.key_env else NO_KEY) for name, server in new.items()}
 
 
-async def _with_contexts(server: ServedModels, endpoint: Endpoint) -> ServedModels:
-    listing, _, headers = paths(endpoint, endpoint.api_key)
+async def _with_contexts(server: ServedModels, key: str) -> ServedModels:
+    listing, _, headers = paths(endpoint := Endpoint("openai", server.url, key), key)
     said = await asyncio.gather(*(served_context(endpoint, listing, headers, model) for model in server.models))
     return replace(server, contexts={model: one.tokens for model, one in zip(server.models, said, strict=True) if one})
 
@@ -200,8 +199,7 @@ def _endpoints(endpoints: Endpoints, answers: Answers) -> Iterator[DiagnosticChe
         elif served.status in NO_LIST:
             yield DiagnosticCheck("endpoint", "note", f"{where} answers, but lists no models (HTTP {served.status})")
         else:
-            count = len(served.models)
-            yield DiagnosticCheck("endpoint", "ok", f"{where} answers, {count} model{'' if count == 1 else 's'}")
+            yield DiagnosticCheck("endpoint", "ok", f"{where} answers, {counted(len(served.models), 'model')}")
 
 
 def _fault(subject: str, model: Model | None, endpoints: Endpoints, answers: Answers) -> DiagnosticCheck | None:

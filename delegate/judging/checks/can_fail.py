@@ -100,26 +100,20 @@ async def try_out(
 
 
 async def refuse_vacuous(
-    task: Task, commands: Commands, *, author: Author, folder: Path | None, is_start: bool = True
+    task: Task, commands: Commands | None, *, author: Author, folder: Path | None, is_start: bool = True
 ) -> None:
-    """Raise CallError for the first criterion that can't fail."""
-    trials = await try_out(task, commands, author=author, folder=folder, is_start=is_start, held_before=False)
-    for n, trial in enumerate(trials[: len(task.acceptance_criteria)]):
-        _refuse(trial, n)
-
-
-async def refuse_vacuous_conditions(task: Task) -> None:
-    """Raise CallError for the first condition on the report or a file that nothing can fail. No command is run."""
-    for n, criterion in enumerate(task.acceptance_criteria):
-        if isinstance(criterion, CONDITIONS):
-            _refuse(await _try_condition(criterion, task.goal), n)
-
-
-def _refuse(trial: Trial, n: int) -> None:
-    if trial.can_fail is False:
-        hint = "name something that only the finished work meets"
-        message = f"it can't fail: {trial.how}"
-        raise CallError("vacuous_check", message, field=f"acceptance_criteria[{n}]", hint=hint)
+    """Raise CallError for the first criterion that can't fail. Without `commands`, only conditions on the report or a
+    file are tried.
+    """
+    given = task.acceptance_criteria
+    if commands is None:
+        tried = [await _try_condition(one, task.goal) if isinstance(one, CONDITIONS) else None for one in given]
+    else:
+        tried = await try_out(task, commands, author=author, folder=folder, is_start=is_start, held_before=False)
+    for n, trial in enumerate(tried[: len(given)]):
+        if trial is not None and trial.can_fail is False:
+            message, hint = f"it can't fail: {trial.how}", "name something that only the finished work meets"
+            raise CallError("vacuous_check", message, field=f"acceptance_criteria[{n}]", hint=hint)
 
 
 # ------------------------------------------------------------------------------------------------------- commands
