@@ -11,7 +11,6 @@ import time
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Collection, Iterator
 from contextlib import aclosing, nullcontext, suppress
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import Literal
 
@@ -27,6 +26,7 @@ from delegate.batch.sources import Source
 from delegate.batch.validate import ValidatedSource, validate
 from delegate.engine.consumers import Consumer, name_of, settle
 from delegate.telemetry.operations import BatchTrace
+from delegate.types import Task
 from delegate.types.errors import CallError, DelegateError
 from delegate.types.events import ChildDone, Event, EventSink, RunDone, RunStarted
 from delegate.types.faults import located
@@ -105,8 +105,8 @@ class BatchConfig:
     engine: Backend
     journal: Journal
     run_id: str
-    admit: Callable[..., object]
-    """Raises CallError for a task that can't be run. It is called in a thread, with the event loop as `loop`."""
+    admit: Callable[[Task], object]
+    """Raises CallError for a task that can't be run. It is called in a thread without an event loop."""
     concurrency: int = 3
     max_cost_usd: float | None = None
     """Maximum cost of the whole batch in US dollars, earlier sessions included. Only known costs count."""
@@ -196,8 +196,7 @@ class Batch:
 
     async def _open(self) -> None:
         config, source, results = self._config, self._config.source, self._config.results
-        admit = partial(config.admit, loop=asyncio.get_running_loop())
-        validated = await run_in_daemon_thread(lambda: validate(source, admit, skip_bad=config.skip_bad))
+        validated = await run_in_daemon_thread(lambda: validate(source, config.admit, skip_bad=config.skip_bad))
         self.tally.total = validated.total
         with located(source.name):  # a graph holds all items in memory
             self._entries = iter(source)

@@ -3,7 +3,6 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Collection
 from dataclasses import dataclass, field
-from functools import partial
 
 from delegate._util.cancellation import Cancellation
 from delegate._util.threads import run_in_daemon_thread
@@ -111,29 +110,29 @@ class BatchRunner:
             raise result.error.as_raised()
         return result
 
-    def admit(self, task: Task, loop: asyncio.AbstractEventLoop) -> None:
+    def admit(self, task: Task) -> None:
         """Raise CallError for a task that can't be run."""
         _refuse_attempts(task)
-        self.models(task, loop)
+        self.models(task)
 
-    def models(self, task: Task, loop: asyncio.AbstractEventLoop) -> list[Model | None]:
+    def models(self, task: Task) -> list[Model | None]:
         """The models that would run the task, by attempts; None if the runner chooses its own. Raises CallError."""
         (done_in_role,) = self.admission.in_roles([located(task)], self.context)
         first = self.admission.admit(done_in_role, self.context)
-        self._refuse_vacuous(done_in_role, loop)
+        self._refuse_vacuous(done_in_role)
         return self.admission.models_of_attempts(done_in_role, first, self.context)
 
-    def check(self, task: Task, loop: asyncio.AbstractEventLoop) -> None:
+    def check(self, task: Task) -> None:
         """Raise CallError for a task that can't be run anywhere. The process that runs it selects the model."""
         _refuse_attempts(task)
         refuse_undecidable(task)
-        self._refuse_vacuous(task, loop)
+        self._refuse_vacuous(task)
 
-    def _refuse_vacuous(self, task: Task, loop: asyncio.AbstractEventLoop) -> None:
+    def _refuse_vacuous(self, task: Task) -> None:
         """Raise CallError if a criterion can't fail. The same criteria are tried once in each folder."""
         criteria = hash(task.model_dump_json(include={"acceptance_criteria", "workspace"}))
         if criteria not in self._tried and (trial := self.admission.trial(task, "person")) is not None:
-            asyncio.run_coroutine_threadsafe(trial, loop).result()
+            asyncio.run(trial)
             self._tried.add(criteria)
 
     async def resume(self, batch: BatchSummary) -> None:
@@ -144,9 +143,8 @@ class BatchRunner:
     async def plan(self, source: Source, *, skip_bad: bool) -> BatchPlan:
         """The models and the estimated cost of the items if they were run today. Raises CallError as a batch does."""
         estimator = Estimator()
-        models = partial(self.models, loop=asyncio.get_running_loop())
         validated = await run_in_daemon_thread(
-            lambda: validate(source, lambda task: estimator.add(task, models(task)), skip_bad=skip_bad)
+            lambda: validate(source, lambda task: estimator.add(task, self.models(task)), skip_bad=skip_bad)
         )
         left_usd = self.context.ledger.left("cost_usd")
         estimate = await estimator.estimate(self.records.past_tasks, left_usd=left_usd)

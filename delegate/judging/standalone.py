@@ -122,9 +122,8 @@ def _refuse_without_report(task: Task, *, has_evidence: bool) -> None:
         cites = isinstance(criterion, CitationsCriterion) and criterion.file is None
         if cites or criterion.kind in _ABOUT_THE_REPORT:
             message = f"`{criterion.kind}` is about the report, and there is none"
-            hint = "give `report`, or use a `file` or `shell` criterion"
-            if cites:
-                hint = "give `report`, or name the `file` that cites"
+            other = "name the `file` that cites" if cites else "use a `file` or `shell` criterion"
+            hint = f"give `report`, or {other}"
             raise CallError("invalid_criterion", message, field=f"acceptance_criteria[{n}]", hint=hint)
 
 

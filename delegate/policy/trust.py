@@ -221,9 +221,7 @@ def digest_of(path: Path) -> str:
 
 
 def revoke(path: Path) -> bool:
-    """End the trust in the file at `path`, or in the settings file and the roles of the folder `path`. Whether there
-    was any.
-    """
+    """End the trust in the file at `path`, or in what the folder `path` has. Whether there was any."""
     listed, folder = trusted(), Path(os.path.realpath(path))
     ended = {file for file in listed if file.parent == folder and is_role(file)} | {_key(path), _key(path / NAME)}
     kept = {file: digest for file, digest in listed.items() if file not in ended}

@@ -161,8 +161,7 @@ def run(
     timeout_seconds, max_cost_usd, mode, max_claims, steps, role, instructions,
     id, needs and attempts. A criterion in it is a sentence or a typed object,
     and a relative workspace is resolved against the folder of the file. What
-    reaches further than that folder or your settings needs `delegate trust
-    FILE`.
+    reaches further than it or your settings needs `delegate trust FILE`.
 
     The child gets a new, empty folder; with --in, --worktree or --copy, it gets
     a project. Its files stay there; --out copies them to a folder of yours. It
