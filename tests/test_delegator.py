@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from delegate import ChildRun, Delegator, Job, Task
+from delegate import CallError, ChildRun, Delegator, Job, Task
 from delegate.models.catalog import Model
 from delegate.models.providers.scripted import Scripted
 from delegate.types import Workspace
@@ -341,8 +341,9 @@ async def test_a_tool_that_does_not_exist_is_refused_before_anything_runs(
     client = Scripted(["nothing to do"])
     tasks = Task(goal="x", tools=own or ["think"]), Task(goal="y", tools=[*(own or ["think"]), named])
     async with Delegator(client=client, tools=tools) as delegator:
-        error = (await delegator.run(*tasks)).error
-    assert error
+        with pytest.raises(CallError) as refused:
+            await delegator.run(*tasks)
+    error = refused.value
     assert (error.code, error.field, client.requests) == ("unknown_tool", "tasks[1].tools[1]", [])
     assert [word for word in words if word not in f"{error.message} {error.hint}"] == []
 

@@ -8,14 +8,18 @@ import asyncio
 import json
 import os
 import re
-from collections.abc import Callable
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
 import pytest
 
 import delegate as package
-from delegate import Delegator
+from delegate import Delegator, types
+from delegate.contract.problems import KINDS
+from delegate.policy import settings
 from delegate.testing import Scripted
 from delegate.types.errors import DelegateError
 from tests.cli.command import delegate, openai_at
@@ -24,6 +28,8 @@ from tests.support.model_server import ModelServer, Reply
 GOAL = ("run", "Write note.md", "-c", "file: note.md")
 BATCH = ("-o", "r.jsonl", "--goal", "Greet {name}")
 Task, Wrong = cast("Any", package.Task), cast("Any", Delegator)
+Parent, Workspace = cast("Any", package.Parent), cast("Any", types.Workspace)
+Settings, load_settings = cast("Any", package.Settings), cast("Any", settings.load_settings)
 """Type checkers would refuse most of these programs."""
 LONGEST = 400
 """Characters of a line that can be read at once."""
@@ -57,11 +63,25 @@ def task(**fields: Any) -> str:
     return json.dumps([{"goal": "g", **fields}])
 
 
+def needing(goal: str, **fields: Any) -> str:
+    """Two tasks, of which the second needs the first, `a`."""
+    first = {"id": "a", "goal": "g", "acceptance_criteria": ["file: a"]}
+    return json.dumps([first, {"goal": goal, "needs": ["a"], **fields}])
+
+
+def rows(goal: str, **fields: Any) -> str:
+    return "\n".join(map(json.dumps, json.loads(needing(goal, **fields))))
+
+
+def of_csv(goal: str, *words: str) -> Mistake:
+    return Mistake(("batch", "t.csv", "-o", "r.jsonl", "--goal", goal), ("t.csv", *words), "name\nx\n")
+
+
 COMMANDS = {
     # files of tasks
     "no goal": of_file("t.json", "[{}]", "task 1", "`goal` is missing"),
     "an empty goal": of_file("t.json", '[{"goal": " "}]', "task 1", "`goal` is empty"),
-    "a goal that is a number": of_file("t.json", '[{"goal": 1}]', "`goal`", "valid string"),
+    "a goal that is a number": of_file("t.json", '[{"goal": 1}]', "`goal`", "should be a string"),
     "a misspelled field": of_file("t.json", task(contxt="c"), "`contxt`", "did you mean `context`?"),
     "criteria by another name": of_file("t.json", task(criteria=["x"]), "did you mean `acceptance_criteria`?"),
     "one criterion, no list": of_file("t.json", task(acceptance_criteria="x"), "`acceptance_criteria`", "a list"),
@@ -91,7 +111,26 @@ COMMANDS = {
     "a file of another kind": Mistake(("run", "--file", "t.txt"), ("can't tell its format", ".json"), "g"),
     "a file that isn't there": Mistake(("run", "--file", "absent"), ("absent", "a name that ends in .json")),
     "a Word file": Mistake(("batch", "t.docx", *BATCH), ("t.docx", ".csv"), b"PK"),
+    "a truth as a number": of_file("t.json", task(max_steps=True), "task 1", "`max_steps`", "whole number", "'true'"),
+    "a file that is absent and has a text": of_file(
+        "t.json",
+        task(acceptance_criteria=[{"kind": "file", "path": "a", "exists": False, "contains": "x"}]),
+        "`exists` is false, and `contains` needs the file",
+    ),
+    "a reference of batches": of_file(
+        "t.json", needing("{{ a.report }}"), "{{ a.report }}", "write inputs/a/report.md"
+    ),
     # batches
+    "a reference that isn't closed": of_file("t.jsonl", rows("{{ a.report }"), "{{ a.report }", "{{ id.report }}"),
+    "a reference to another part": of_file("t.jsonl", rows("{{a.result}}"), "{{a.result}}", "{{ id.report }}"),
+    "a reference in one brace": of_file("t.jsonl", rows("{a.report}"), "{a.report}", "{{ id.report }}"),
+    "a reference in a criterion": of_file(
+        "t.jsonl", rows("x", acceptance_criteria=["report: {{ a.report }}"]), "{{ a.report }}", "in goal or context"
+    ),
+    "several attempts": of_file("t.jsonl", task(attempts=2)[1:-1], "row 1", "one attempt"),
+    "a column in two braces": of_csv("CEO of {{name}}", "name no column", "{name}; the columns are: name"),
+    "a column that isn't closed": of_csv("CEO of {name", "name no column", "{name}; the columns are: name"),
+    "no column": of_csv("CEO", "name no column", "{name}; the columns are: name"),
     "CSV in Latin-1": of_file("t.csv", b"name\nCaf\xe9\n", "row 1", "not UTF-8", "save the file as UTF-8"),
     "CSV in UTF-16": of_file("t.csv", "name\nx\n".encode("utf-16"), "not UTF-8", "save the file as UTF-8"),
     "CSV with a column twice": of_file("t.csv", "name,name\na,b\n", "two columns are named 'name'", "rename one"),
@@ -109,13 +148,13 @@ COMMANDS = {
     "no such run": Mistake(("batch", "--resume", "1f2e3d"), ("1f2e3d",)),
     # settings
     "a setting by another name": of_settings("modle = 'x'\n", "modle", "did you mean model?"),
-    "a setting of another type": of_settings("max_children = 'many'\n", "max_children", "integer"),
+    "a setting of another type": of_settings("max_children = 'many'\n", "max_children", "a whole number"),
     "a setting out of range": of_settings("max_cost_usd = -1\n", "max_cost_usd", "greater than 0"),
     "a setting that isn't a choice": of_settings("sandbox = 'maybe'\n", "sandbox", "'auto'"),
     "settings in Latin-1": of_settings(b"# caf\xe9\n", "not UTF-8", "save it as UTF-8"),
     "settings that are YAML": of_settings("model: gpt\n", "TOML", "line 1", "correct it there"),
     "a variable by another name": of_variable("DELEGATE_MODLE", "x", "did you mean DELEGATE_MODEL?"),
-    "a variable that is no number": of_variable("DELEGATE_MAX_CHILDREN", "many", "integer"),
+    "a variable that is no number": of_variable("DELEGATE_MAX_CHILDREN", "many", "a whole number"),
     "a home that is a device": of_variable("DELEGATE_HOME", "/dev/full", "not a folder", "nothing was run", "writable"),
     "a home that is a file": of_variable("DELEGATE_HOME", "/etc/hosts", "nothing was run", "to a writable folder"),
     # commands
@@ -155,6 +194,44 @@ COMMANDS = {
     ),
     "an unknown hook": Mistake(("hook", "claud"), ("claud",)),
 }
+
+
+PLANNED = [name for name, mistake in COMMANDS.items() if mistake.arguments[0] in ("run", "batch")]
+"""What a plan refuses too. Only what it needs none of isn't in them."""
+NOT_PLANNED = {"results nowhere", "a home that is a device", "a home that is a file", "no such run"}
+
+
+@pytest.mark.parametrize("name", [name for name in PLANNED if name not in NOT_PLANNED])
+def test_a_plan_refuses_what_is_refused_before_any_work(name: str) -> None:
+    mistake = COMMANDS[name]
+    test_a_mistake_at_a_command_is_one_line(mistake._replace(arguments=(*mistake.arguments, "--plan")))
+
+
+@pytest.mark.parametrize("results", ["r.txt", "absent/r.jsonl", "t.jsonl"])
+def test_a_plan_refuses_results_that_cant_be_written(results: str) -> None:
+    arguments = ("batch", "t.jsonl", "-o", results, "--plan")
+    test_a_mistake_at_a_command_is_one_line(Mistake(arguments, (results,), task()[1:-1]))
+
+
+HONEST = [
+    'Return {{"name": "{name}"}}.', "Write \\frac{1}{2} for {name}.", 'Print(f"{x!r}") for {name}.', "{name}: {2,3}",
+    "awk '{print $1}' {name}", "${HOME} {name}", "{{ b.name }} {name}", "{ name }", "Jinja: {{ user.name }}, {name}",
+    "Go: {{.Values.x}} {name}", "${{ secrets.KEY }} {name}", "\\begin{{name}} of {name}", "function() {} {name}",
+    "{{{name}}} and {name}", "{name} {{name}}", "dict: {'a': 1} {name}", "{% if x %}{name}{% endif %}", "{name}\n{ }",
+    "CSS a{color:red} {name}", "{name:>10}? {name}", "regex \\d{3} {name}", "shell {a,b}.txt {name}", "{name}{name}",
+    "{#each}{name}", "C++ int a[]{1}; {name}", "set {1, 2, 3} {name}", "{}{name}", "Rust println!(\"{}\") {name}",
+    "handlebars {{#if a}} {name}", "\\textbf{x {name}",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("goal", HONEST)
+def test_braces_of_other_languages_are_no_mistakes(goal: str) -> None:
+    Path("t.csv").write_text("name\nx\n")
+    Path("t.jsonl").write_text(rows(goal))
+    for command in (("t.csv", "--goal", goal), ("t.jsonl",)):
+        with ModelServer([]) as server:
+            done = delegate("batch", *command, "-o", "r.jsonl", "--plan", **openai_at(server))
+        assert done.returncode == 0, done.stderr
 
 
 @pytest.mark.parametrize("mistake", COMMANDS.values(), ids=COMMANDS)
@@ -221,12 +298,33 @@ def test_a_goal_of_two_megabytes_names_what_it_will_cost() -> None:
     assert "put long text into a file" in line
 
 
+def judged(delegator: Any, **fields: Any) -> object:
+    return delegator.wait_for(delegator.judge(**{"goal": "x", "acceptance_criteria": ["x"], "report": "x", **fields}))
+
+
 PROGRAMS: dict[str, tuple[Callable[[Any], object], tuple[str, ...]]] = {
     "a text as task": (lambda d: d.run_sync("x"), ("'x' is str, not a Task", "write Task(goal='x')")),
-    "a list of tasks": (lambda d: d.run_sync([Task(goal="x")]), ("a list, not a Task", "write run(*tasks)")),
+    "a list of tasks": (lambda d: d.run_sync([Task(goal="x")]), ("a list, not a Task", "write *tasks")),
     "a list of tasks to await": (lambda d: asyncio.run(d.run([Task(goal="x")])), ("a list, not a Task",)),
     "a text to await": (lambda d: asyncio.run(d.run("x")), ("'x' is str, not a Task", "write Task(goal='x')")),
-    "a dict as task": (lambda d: d.run_sync({"goal": "x"}), ("is dict, not a Task",)),
+    "no task": (lambda d: d.run_sync(), ("no task to run",)),
+    "None as task": (lambda d: d.run_sync(None), ("None is NoneType, not a Task",)),
+    "a background of nothing": (lambda d: d.wait_for(awaited(d.background.start())), ("no task to run",)),
+    "a handle that isn't": (lambda d: d.wait_for(d.resume("1f2e-0")), ("no such record",)),
+    "a batch of none at a time": (lambda d: d.batches.run([TASK], concurrency=0), ("concurrency is 0", "above 0")),
+    "a batch of a text at a time": (lambda d: d.batches.run([TASK], concurrency="3"), ("concurrency is '3'",)),
+    "a batch below no cost": (lambda d: d.batches.run([TASK], max_cost_usd=-1), ("max_cost_usd is -1", "above 0")),
+    "a batch of no minutes": (lambda d: d.batches.run([TASK], max_minutes=0), ("max_minutes is 0", "above 0")),
+    "a batch to a failure": (lambda d: d.batches.run([TASK], stop_after_failures=True), ("failures is True",)),
+    "a truth as a number": (lambda _: Task(goal="x", max_steps=True), ("`max_steps`", "whole number")),
+    "a truth in a criterion": (
+        lambda _: Task(goal="x", acceptance_criteria=[{"kind": "shell", "command": "x", "exit_code": True}]),
+        ("exit_code`", "whole number"),
+    ),
+    "a truth as a setting": (lambda _: Wrong(max_concurrent=True), ("max_concurrent", "whole number")),
+    "a dict as task": (lambda d: d.run_sync({"goal": "x"}), ("a dict, not a Task; write Task(**fields)",)),
+    "a dict to start": (lambda d: asyncio.run(d.background.start({"goal": "x"})), ("a dict, not a Task",)),
+    "a list to start": (lambda d: asyncio.run(d.background.start([Task(goal="x")])), ("write *tasks",)),
     "a batch of a number": (lambda d: d.batches.run(1), ("1 is int, not a Task",)),
     "a batch of texts": (lambda d: d.batches.run(["x"]), ("'x' is str, not a Task", "write Task(goal='x')")),
     "a batch of one text": (lambda d: d.batches.run("x"), ("'x' is str, not a Task",)),
@@ -237,6 +335,12 @@ PROGRAMS: dict[str, tuple[Callable[[Any], object], tuple[str, ...]]] = {
     "an empty goal": (lambda _: Task(goal=""), ("`goal` is empty",)),
     "a text as criteria": (lambda _: Task(goal="x", acceptance_criteria="y"), ("_criteria` should be a list",)),
     "a short form that isn't": (lambda _: Task(goal="x", acceptance_criteria=["shel: y"]), ("`shel:`", "did you mean")),
+    "a number as criterion": (lambda _: Task(goal="x", acceptance_criteria=[3]), ("should be a string, or an object",)),
+    "a kind that isn't": (lambda _: Task(goal="x", acceptance_criteria=[{"kind": "fil"}]), ("`kind` is one of text",)),
+    "a workspace of another type": (lambda _: Workspace(mode="copy", path=3), ("`path` should be a path, got 3",)),
+    "a parent of another type": (lambda _: Parent(model=3), ("Parent: `model` should be a string, got 3",)),
+    "a criterion to judge": (lambda d: judged(d, acceptance_criteria=[3]), ("acceptance_criteria[0]` should be a",)),
+    "a goal to judge": (lambda d: judged(d, goal=3), ("`goal` should be a string, got 3",)),
     "a tier that isn't": (lambda _: Task(goal="x", tier="fsat"), ("`tier`", "'deep', 'standard' or 'fast'")),
     "a setting by another name": (lambda _: Wrong(modle="x"), ("modle", "did you mean model?")),
     "a model in place of settings": (lambda _: Wrong("gpt-5"), ("settings", "Delegator(model=…)")),
@@ -247,6 +351,60 @@ PROGRAMS: dict[str, tuple[Callable[[Any], object], tuple[str, ...]]] = {
     "a goal of another type": (lambda d: d.call_sync({"tasks": [{"goal": 3}]}), ("goal`",)),
     "a field of the operator": (lambda d: d.call_sync({"goal": "x", "max_steps": 3}), ("set by the operator",)),
 }  # fmt: skip
+
+
+TASK = package.Task(goal="x")
+
+
+async def awaited(delegation: Any) -> object:
+    return await (await delegation)
+
+
+def test_the_first_program_without_a_key_says_what_is_missing() -> None:
+    program = "from delegate import Delegator, Task; print(Delegator().run_sync(Task(goal='x')).results)"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "CallError: no model can be called: there is no API key\nhint: set ANTHROPIC_API_KEY" in done.stderr
+
+
+VALUES: tuple[object, ...] = (3, -1, 1.5, [], [3], ["x"], {}, {"x": 1}, None, True, b"x", "x", "")
+RAW = re.compile("[Ii]nput|valid (string|dictionary|tuple|number|integer|boolean)|pydantic|instance of|constrained|Any")
+
+
+def of_criterion(**fields: Any) -> object:
+    return Task(goal="x", acceptance_criteria=[fields])
+
+
+def refusals() -> Iterator[tuple[str, str]]:
+    """What is said of every field of a task, its workspace, a criterion and the settings, with values of any type."""
+    criteria = [
+        (kind, field.alias or name) for kind, model in KINDS.items() for name, field in model.model_fields.items()
+    ]
+    makers: list[tuple[str, Callable[..., object], dict[str, Any]]] = [
+        *((field, Task, {"goal": "x"}) for field in Task.model_fields),
+        *((field, Workspace, {"mode": "worktree", "path": "x"}) for field in Workspace.model_fields),
+        *((field, of_criterion, {"kind": kind}) for kind, field in criteria),
+        *((field, load_settings, {"environ": {}}) for field in Settings.model_fields),
+    ]
+    for field, make, others in makers:
+        for value in VALUES:
+            try:
+                make(**{**others, field: value})
+            except DelegateError as error:
+                yield f"{field}={value!r}", str(error)
+
+
+def test_what_is_said_of_a_value_of_another_type_is_in_plain_words() -> None:
+    said = list(refusals())
+    assert len(said) > 1_000
+    assert [one for one in said if RAW.search(one[1].partition(", got ")[0].partition(", not ")[0])][:5] == []
+
+
+def test_the_hint_of_a_refused_call_is_whole_where_it_is_printed() -> None:
+    with Delegator(client=Scripted([])) as delegator:
+        refused = delegator.call_sync({"goal": "x", "acceptance_criteria": [{"kind": "fil", "path": "a.md"}]})
+    assert refused.error
+    assert str(refused).endswith("did you mean `file`?)")
 
 
 @pytest.mark.parametrize("name", PROGRAMS)

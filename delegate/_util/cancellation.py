@@ -47,11 +47,11 @@ class Cancellation:
         return Deadline(self, seconds)
 
     def part(self) -> "_Link[Cancellation]":
-        """A linked cancellation: canceled together with this one, and also able to be canceled alone."""
+        """A linked cancellation: cancelled together with this one, and also able to be cancelled alone."""
         return self.linked(Cancellation())
 
     def linked(self, target: S) -> "_Link[S]":
-        """A context manager. Inside its block, `target`, which it returns, is canceled together with this."""
+        """A context manager. Inside its block, `target`, which it returns, is cancelled together with this."""
         return _Link(self, target)
 
     def add(self, target: _Stoppable) -> None:
@@ -61,7 +61,7 @@ class Cancellation:
             target.cancel()
 
     def remove(self, target: _Stoppable) -> None:
-        """Stop canceling `target`, because it has finished."""
+        """Stop cancelling `target`, because it has finished."""
         self._linked.pop(target, None)
 
 
@@ -160,9 +160,9 @@ class Deadline:
 
 
 async def run_to_completion(work: Coroutine[Any, Any, T], cancellation: Cancellation) -> T:
-    """Await `work`, which must stop soon after `cancellation` is canceled.
+    """Await `work`, which must stop soon after `cancellation` is cancelled.
 
-    If the awaiting task is canceled, once or more, the cancel is passed on through `cancellation`, and CancelledError
+    If the awaiting task is cancelled, once or more, the cancel is passed on through `cancellation`, and CancelledError
     is raised when `work` has finished.
     """
     running, pending = asyncio.ensure_future(work), None
@@ -203,7 +203,7 @@ async def run_stoppable(running: "asyncio.Future[T]", *, grace_seconds: float, o
 
 
 class _EndOf(asyncio.Future[None]):
-    """Is done when `running` has ended, which goes on if this is canceled. `asyncio.wait` does the same.
+    """Is done when `running` has ended, which goes on if this is cancelled. `asyncio.wait` does the same.
 
     It is kept for as long as a child runs, and is one object instead of ten.
     """
@@ -233,7 +233,7 @@ def retrieve_exception(future: "asyncio.Future[Any]") -> None:
 
 
 def reraise_pending_cancel() -> None:
-    """Raise CancelledError if the current task was canceled and the error was held back to save its results."""
+    """Raise CancelledError if the current task was cancelled and the error was held back to save its results."""
     task = asyncio.current_task()
     if task is not None and task.cancelling():
         raise asyncio.CancelledError

@@ -117,7 +117,7 @@ class Permit:
     async def released(self) -> AsyncGenerator[None]:
         """Release the permit inside this block, so that others can acquire it.
 
-        Several such blocks may be active at once; leaving the last one acquires the permit again. A canceled task
+        Several such blocks may be active at once; leaving the last one acquires the permit again. A cancelled task
         leaves without waiting for it.
         """
         self.release()

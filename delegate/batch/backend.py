@@ -33,7 +33,7 @@ class Backend(Protocol):
     ) -> TaskResult:
         """Run one item and return its result. `handle` is what `next_handle` returned for it.
 
-        Once `cancellation` is cancelled, it returns soon, with a result of status `cancelled`. Canceling the awaiting
+        Once `cancellation` is cancelled, it returns soon, with a result of status `cancelled`. Cancelling the awaiting
         task stops the item too. Raises WorkerLost, or CallError if the item was refused and nothing of it was run.
         """
         ...

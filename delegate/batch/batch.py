@@ -8,9 +8,10 @@ yielded, and isn't kept after that: memory holds the running items, and the ids 
 
 import asyncio
 import time
+from collections import Counter
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Collection, Iterator
 from contextlib import aclosing, nullcontext, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
 
@@ -19,7 +20,7 @@ from delegate._util.redaction import redactor
 from delegate._util.threads import run_in_daemon_thread
 from delegate.batch.backend import Backend, WorkerLost
 from delegate.batch.graph import Graph, InOrder
-from delegate.batch.item import BadRow, Item, ItemOutcome
+from delegate.batch.item import BadRow, Item, ItemOutcome, ItemState
 from delegate.batch.journal import NEVER_RUN, BatchHeader, BatchSummary, Journal, Rerun
 from delegate.batch.results_file import ResultsFile
 from delegate.batch.sources import Source
@@ -28,7 +29,7 @@ from delegate.engine.consumers import Consumer, name_of, settle
 from delegate.telemetry.operations import BatchTrace
 from delegate.types import Task
 from delegate.types.errors import CallError, DelegateError
-from delegate.types.events import ChildDone, Event, EventSink, RunDone, RunStarted
+from delegate.types.events import ChildDone, ChildWaiting, Event, EventSink, JudgeWaiting, RunDone, RunStarted
 from delegate.types.faults import located
 
 _Message = ItemOutcome | BaseException | Literal["slot_free"] | None
@@ -54,12 +55,10 @@ class Tally:
     """Items with the verdict FAIL."""
     unjudged: int = 0
     """Completed items without criteria."""
-    other: int = 0
-    """Items without a result, or whose child didn't complete."""
     bad_work: int = 0
-    """Items of `failed` and `other` whose work is bad; of the rest, that is unknown."""
-    unknown: int = 0
-    """Those of `other` whose outcome is unknown."""
+    """Items whose work is bad."""
+    states: Counter[ItemState] = field(default_factory=Counter[ItemState])
+    """The number of items in each state."""
     cost_known_usd: float = 0
     judge_cost_usd: float = 0
     unpriced: bool = False
@@ -70,7 +69,7 @@ class Tally:
     @property
     def settled(self) -> int:
         """Items with an outcome."""
-        return self.passed + self.failed + self.unjudged + self.other
+        return self.states.total()
 
     @property
     def all_good(self) -> bool:
@@ -86,10 +85,8 @@ class Tally:
             self.unjudged += 1
         elif result is not None and result.verdict is not None and result.verdict.verdict == "FAIL":
             self.failed += 1
-        else:
-            self.other += 1
         self.bad_work += outcome.bad_work
-        self.unknown += outcome.state == "outcome_unknown"
+        self.states[outcome.state] += 1
         self.cost_known_usd += outcome.cost_known_usd
         self.unpriced = self.unpriced or outcome.unpriced
         self.estimated = self.estimated or outcome.estimated
@@ -111,7 +108,7 @@ class BatchConfig:
     max_cost_usd: float | None = None
     """Maximum cost of the whole batch in US dollars, earlier sessions included. Only known costs count."""
     max_minutes: float | None = None
-    """Maximum wall time of this session. Items that are running when it is over are canceled."""
+    """Maximum wall time of this session. Items that are running when it is over are cancelled."""
     stop_after_failures: int | None = None
     """Start no more items after this many failures in this session: FAIL, or a child that didn't complete. Items that
     are being judged then count toward the concurrency, since they may be failures."""
@@ -150,6 +147,8 @@ class Batch:
         """Items that finished in earlier sessions."""
         self.running = 0
         """Number of running items."""
+        self.waits = Counter[str]()
+        """Number of calls that wait now, by their `WaitReason`."""
         self._config = config
         self._cancellation = Cancellation()
         self._children = set[str]()
@@ -316,7 +315,7 @@ class Batch:
     def _may_start(self) -> bool:
         limits = self._config
         if self._cancellation.cancelled:
-            self._stop("canceled")
+            self._stop("cancelled")
         if limits.max_cost_usd is not None and self.tally.cost_known_usd >= limits.max_cost_usd:
             self._stop(f"max_cost_usd ({limits.max_cost_usd:g}) is reached")
         if limits.stop_after_failures is not None and self._failures >= limits.stop_after_failures:
@@ -374,10 +373,12 @@ class Batch:
             if event.kind == "child.done":
                 self._children.discard(item.id)
                 self._messages.put_nowait("slot_free")
+            elif isinstance(event, (ChildWaiting, JudgeWaiting)):
+                self.waits[event.reason] += 1 if event.seconds is None else -1
             if sink is not None and self._consumer is not None:
                 self._consumer((sink, event))
 
-        return Consumer(receive, direct=True, kinds=None if sink is not None else {ChildDone})
+        return Consumer(receive, direct=True, kinds=None if sink else {ChildDone, ChildWaiting, JudgeWaiting})
 
     async def _record(self, outcome: ItemOutcome) -> None:
         try:

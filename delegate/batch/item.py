@@ -24,7 +24,7 @@ ItemState = Literal[
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """One task of a batch. `id` is unique within the batch."""
+    """One task of a batch. `id` is unique within the batch. Numbers in `id` and `input` become text, as in files."""
 
     id: str
     task: Task
@@ -37,6 +37,11 @@ class Item:
     """What the results repeat of its row: the columns of a table, else the goal."""
     template: Template | None = None
     """What the task was made from: its criteria are read once for all rows."""
+
+    def __post_init__(self) -> None:
+        given = dict[str, object](self.input).items()
+        object.__setattr__(self, "id", str(self.id))
+        object.__setattr__(self, "input", {str(name): "" if value is None else str(value) for name, value in given})
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,8 +89,8 @@ class ItemOutcome:
         cls, id: str, result: TaskResult, *, row: int | None, input: Mapping[str, str], stopped: bool
     ) -> Self:
         """The outcome that a result means. If the batch was `stopped`, the item may have been stopped with it."""
-        was_canceled = result.verdict is not None and result.verdict.code == "cancelled"
-        if stopped and (was_canceled or result.status == "cancelled"):
+        was_cancelled = result.verdict is not None and result.verdict.code == "cancelled"
+        if stopped and (was_cancelled or result.status == "cancelled"):
             without_verdict = result.model_copy(update={"verdict": None})
             return cls(id, "outcome_unknown", without_verdict, STOPPED, row, input)
         return cls(id, "done", result, row=row, input=input)

@@ -186,7 +186,7 @@ class Journal:
         values = (*header, this_process(), time.time())
         if not await self._write((_CREATE + _ONCE, (*values, header.digest)) if once else (_CREATE, values)):
             (batch,) = await self.latest(1, digest=header.digest)
-            counts = f"{batch.passed} PASS, {batch.failed} FAIL, {batch.settled} of {batch.total} done"
+            counts = f"{batch.settled} of {batch.total}, {batch.passed} PASS, {batch.failed} FAIL"
             message = f"these tasks were run before, as batch {batch.run_id} ({batch.state}: {counts})"
             message += f"; its results are in {batch.results}" if batch.results else ""
             rest = f"--resume {batch.run_id} to run the {batch.left} that haven't started, or " if batch.left else ""

@@ -119,7 +119,7 @@ class RayBackend:
         try:
             with cancellation.part() as own:
                 own.add(_RemoteCancel(slot.actor, number, asyncio.get_running_loop()))
-                # Canceling only the wait would leave the item running on its worker.
+                # Cancelling only the wait would leave the item running on its worker.
                 kind, text = await run_to_completion(_wait_for(running), own)
         except self._ray.exceptions.RayError as error:
             raise WorkerLost(f"its worker was lost and its outcome is unknown: {self._replace(slot, error)}") from None

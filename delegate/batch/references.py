@@ -12,6 +12,7 @@ from typing import Any, NamedTuple, cast
 
 from delegate._util.fencing import clean, fence, new_nonce
 from delegate.batch.item import Item, ItemOutcome
+from delegate.engine.needs import refuse_literal
 from delegate.types.errors import CallError
 
 SHORTEST_FENCED = 200
@@ -19,6 +20,7 @@ SHORTEST_FENCED = 200
 
 _REFERENCE = re.compile(r"\{\{\s*([^{}\s][^{}\n]*?)\s*\}\}")
 _FIELDS = ("goal", "context")
+_HINT = "write {{ id.report }} or {{ id.structured.field }}"
 
 
 class Reference(NamedTuple):
@@ -32,10 +34,16 @@ class Reference(NamedTuple):
 def references(item: Item, ids: frozenset[str]) -> list[Reference]:
     """The references in an item. Raises CallError if one names no item, or no part of its result.
 
-    Text in double braces is a reference only if it ends in `.report` or contains `.structured`.
+    Text in double braces is a reference only if it ends in `.report` or contains `.structured`. What names an item that
+    is needed is an error otherwise, and in criteria, where nothing is replaced.
     """
     texts = _fields(item).values()
-    return [_parse(match[1], ids) for text in texts for match in _REFERENCE.finditer(text) if _is_reference(match[1])]
+    rest = [_REFERENCE.sub(lambda match: "" if _is_reference(match[1]) else match[0], text) for text in texts]
+    rest.append(item.task.model_dump_json(include={"acceptance_criteria", "instructions"}))
+    found = [match[1] for text in texts for match in _REFERENCE.finditer(text) if _is_reference(match[1])]
+    parsed = [_parse(inside, ids) for inside in found]
+    refuse_literal("\n".join(rest), item.needs, f"{_HINT}, in goal or context")
+    return parsed
 
 
 def filled(item: Item, outcomes: Mapping[str, ItemOutcome]) -> Item:
@@ -65,14 +73,8 @@ def _parse(inside: str, ids: frozenset[str]) -> Reference:
         if id in ids and (what == "structured" or (what == "report" and not path)):
             return Reference(id, what, tuple(path))
     name = re.split(r"\.(?:report$|structured)", whole)[0]
-    message = (
-        f"{{{{ {whole} }}}} names no task"
-        if name not in ids
-        else f"{{{{ {whole} }}}} names no part of the result of {name!r}"
-    )
-    raise CallError(
-        "unknown_reference", message, field="goal", hint="write {{ id.report }} or {{ id.structured.field }}"
-    )
+    what = f"part of the result of {name!r}" if name in ids else "task"
+    raise CallError("unknown_reference", f"{{{{ {whole} }}}} names no {what}", field="goal", hint=_HINT)
 
 
 def _format(reference: Reference, outcomes: Mapping[str, ItemOutcome]) -> str:

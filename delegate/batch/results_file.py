@@ -11,6 +11,7 @@ import csv
 import io
 import json
 import os
+import re
 from collections.abc import AsyncIterator, Generator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -38,7 +39,8 @@ _OF_CRITERION = {"id", "outcome", "decided_by", "code", "reason", "evidence", "s
 _OF_CITATION = {"source", "state", "field", "statement", "receipt"}
 SUFFIXES = (".jsonl", ".ndjson", ".csv")
 _FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "\0", "＝", "＋", "－", "＠")
-"""Text in a cell that begins so is a formula to a spreadsheet, as OWASP lists them ("CSV Injection")."""
+"""Text in a cell that begins so, and is no number, is a formula to a spreadsheet (OWASP: "CSV Injection")."""
+_NUMBER = re.compile(r"[+-][0-9.,]*[0-9](?:[eE][+-]?[0-9]+)?%?")
 
 
 def fields(outcome: ItemOutcome) -> dict[str, Any]:
@@ -135,11 +137,15 @@ def _column_of_input(name: str) -> str:
 
 
 class ResultsFile:
-    """A results file in JSONL or CSV format, depending on its suffix. Raises CallError as `refuse_unusable` does."""
+    """A results file in JSONL or CSV format, depending on its suffix. Raises CallError if it can't be written."""
 
     def __init__(self, path: Path, *, bom: bool | None = None) -> None:
         """`bom`: whether a CSV begins with a byte order mark. None: on Windows."""
-        refuse_unusable(path)
+        if path.suffix.lower() not in SUFFIXES:
+            message = f"{path}: can't tell the format of the results; use a name that ends in {', '.join(SUFFIXES)}"
+            raise CallError("bad_results", message, field="results")
+        if not path.absolute().parent.is_dir():
+            raise CallError("bad_results", f"{path}: the folder doesn't exist", field="results", hint="create it first")
         self.path = path
         self._bom = codecs.BOM_UTF8 if (os.name == "nt" if bom is None else bom) else b""
         self._is_csv = path.suffix.lower() == ".csv"
@@ -152,10 +158,8 @@ class ResultsFile:
 
         `table` are the columns of a CSV.
         """
-        if os.fstat(self._open(self.path)).st_size:
-            self.close()
-            hint = "name another file, or resume its batch with --resume"
-            raise CallError("results_exist", f"{self.path} exists and isn't empty", field="results", hint=hint)
+        self.refuse_existing()
+        self._open(self.path)
         try:
             self._append_header(table)
             yield
@@ -163,6 +167,12 @@ class ResultsFile:
             self.close()
             self.path.unlink(missing_ok=True)
             raise
+
+    def refuse_existing(self) -> None:
+        """Raise CallError if the file exists and isn't empty."""
+        if self.path.exists() and self.path.stat().st_size:
+            hint = "name another file, or resume its batch with --resume"
+            raise CallError("results_exist", f"{self.path} exists and isn't empty", field="results", hint=hint)
 
     async def rewrite(self, outcomes: AsyncIterator[ItemOutcome], table: Table | None = None) -> None:
         """Replace the file with one that holds these outcomes, which are all that are on record."""
@@ -215,15 +225,6 @@ class ResultsFile:
         raise DelegateError(f"{self.path} can't be written: {reason}; resume the batch to write it again")
 
 
-def refuse_unusable(path: Path) -> None:
-    """Raise CallError if results can't be written to this path."""
-    if path.suffix.lower() not in SUFFIXES:
-        message = f"{path}: can't tell the format of the results; use a name that ends in {', '.join(SUFFIXES)}"
-        raise CallError("bad_results", message, field="results")
-    if not path.absolute().parent.is_dir():
-        raise CallError("bad_results", f"{path}: the folder doesn't exist", field="results", hint="create it first")
-
-
 _ENCODER = json.JSONEncoder(ensure_ascii=False)
 
 
@@ -231,7 +232,8 @@ def _cell(value: object) -> object:
     """Text, with an apostrophe before what a spreadsheet would read as a formula; lists and objects as JSON."""
     if isinstance(value, (list, tuple, Mapping)):
         return json.dumps(value, ensure_ascii=False)
-    return f"'{value}" if isinstance(value, str) and value.startswith(_FORMULA) else value
+    is_formula = isinstance(value, str) and value.startswith(_FORMULA) and not _NUMBER.fullmatch(value)
+    return f"'{value}" if is_formula else value
 
 
 def _csv_row(cells: Any) -> bytes:

@@ -9,7 +9,7 @@ from delegate._util.threads import run_in_daemon_thread
 from delegate.batch.graph import check
 from delegate.batch.item import Item
 from delegate.batch.journal import BatchSummary
-from delegate.batch.sources import Source
+from delegate.batch.sources import Listed, Source
 from delegate.batch.validate import validate
 from delegate.budget.estimate import Estimate, Estimator, Group
 from delegate.budget.runs import RunContext
@@ -63,7 +63,7 @@ class BatchRunner:
     close: Callable[[], Awaitable[None]] | None = None
     """Awaited by `aclose`, if nothing else closes the delegator."""
     _tried: set[int] = field(default_factory=set[int])
-    """Hashes of criteria that can fail."""
+    """Hashes of checks that can fail."""
 
     @property
     def capacity(self) -> int | None:
@@ -110,16 +110,17 @@ class BatchRunner:
             raise result.error.as_raised()
         return result
 
-    def admit(self, task: Task) -> None:
-        """Raise CallError for a task that can't be run."""
+    def admit(self, task: Task) -> list[Model | None]:
+        """The models that would run the task. Raises CallError for one that can't be run in a batch."""
         _refuse_attempts(task)
-        self.models(task)
+        models = self.models(task)
+        self._refuse_vacuous(*self.admission.in_roles([located(task)], self.context))
+        return models
 
     def models(self, task: Task) -> list[Model | None]:
         """The models that would run the task, by attempts; None if the runner chooses its own. Raises CallError."""
-        (done_in_role,) = self.admission.in_roles([located(task)], self.context)
+        (done_in_role,) = self.admission.in_roles([task], self.context)
         first = self.admission.admit(done_in_role, self.context)
-        self._refuse_vacuous(done_in_role)
         return self.admission.models_of_attempts(done_in_role, first, self.context)
 
     def check(self, task: Task) -> None:
@@ -129,11 +130,11 @@ class BatchRunner:
         self._refuse_vacuous(task)
 
     def _refuse_vacuous(self, task: Task) -> None:
-        """Raise CallError if a criterion can't fail. The same criteria are tried once in each folder."""
-        criteria = hash(task.model_dump_json(include={"acceptance_criteria", "workspace"}))
-        if criteria not in self._tried and (trial := self.admission.trial(task, "person")) is not None:
-            asyncio.run(trial)
-            self._tried.add(criteria)
+        """Raise CallError if a criterion can't fail. The same checks are tried once in each folder."""
+        checks = tuple(one.model_dump_json() for one in task.acceptance_criteria if one.kind != "text")
+        if checks and (key := hash((checks, task.workspace and task.workspace.path))) not in self._tried:
+            asyncio.run(self.admission.refuse_vacuous([task], "person"))
+            self._tried.add(key)
 
     async def resume(self, batch: BatchSummary) -> None:
         """Continue the numbering of tasks and the sum of costs of an earlier session."""
@@ -141,10 +142,14 @@ class BatchRunner:
         self.context.run.resume(number=number, spent={"cost_usd": batch.cost_known_usd})
 
     async def plan(self, source: Source, *, skip_bad: bool) -> BatchPlan:
-        """The models and the estimated cost of the items if they were run today. Raises CallError as a batch does."""
-        estimator = Estimator()
+        """The models and the estimated cost of the items if run today. Raises CallError as a batch or call does."""
+        estimator, admit = Estimator(), self.admit
+        if isinstance(source, Listed) and source.is_call:
+            call = [task for task in source.tasks if isinstance(task, Task)]
+            await self.admission.admitted(call, CallOptions("person", self.context))
+            admit = self.models
         validated = await run_in_daemon_thread(
-            lambda: validate(source, lambda task: estimator.add(task, self.models(task)), skip_bad=skip_bad)
+            lambda: validate(source, lambda task: estimator.add(task, admit(task)), skip_bad=skip_bad)
         )
         left_usd = self.context.ledger.left("cost_usd")
         estimate = await estimator.estimate(self.records.past_tasks, left_usd=left_usd)

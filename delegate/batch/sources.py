@@ -48,6 +48,7 @@ class Source(Protocol):
 class Listed:
     tasks: Sequence[Task | Item]
     name: str = "tasks"
+    is_call: bool = False  # for a plan
 
     def __iter__(self) -> Iterator[Item | BadRow]:
         for row, task in enumerate(self.tasks, start=1):
@@ -67,7 +68,8 @@ def source_of(tasks: "Iterable[Task | Item] | Source") -> Source:
     if isinstance(given, (str, Mapping)) or not isinstance(given, Iterable):
         raise not_tasks(cast("object", given))
     listed = tuple(cast("Iterable[Task | Item]", tasks))
-    if wrong := [one for one in listed if not isinstance(cast("object", one), (Task, Item))]:
+    given_tasks: list[object] = [one.task if isinstance(one, Item) else one for one in listed]
+    if wrong := [one for one in given_tasks if not isinstance(one, Task)]:
         raise not_tasks(wrong[0])
     return Listed(listed)
 
@@ -161,7 +163,11 @@ class TaskFile:
                     raise CallError("bad_row", message)
                 columns = dict(zip(header, cells, strict=True))
                 id = columns.get("id", "").strip() or str(row)
-                task = self.read_task(templates.task(columns), base=self.path.parent)
+                fields = templates.task(columns)
+                if fields == templates.task({name: f"{value}0" for name, value in columns.items()}):
+                    hint = f"write, for example, {{{header[0]}}}; the columns are: {', '.join(header):.400}"
+                    raise CallError("unknown_column", "goal and criteria name no column", field="goal", hint=hint)
+                task = self.read_task(fields, base=self.path.parent)
                 yield Item(_id(id), task, row, input=columns, template=templates.to_read(columns))
             except StopIteration:
                 return

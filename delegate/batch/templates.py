@@ -22,6 +22,8 @@ Escape = Callable[[str], str]
 _BRACES = re.compile(r"(?<![{$])\{([^{}\n]+)\}(?!\})")
 _LEAST_LETTERS = 12
 _NAME = re.compile(r"[A-Za-z_]\w*")
+_QUOTED = re.compile(r"""("(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])*'|`(?:\\.|[^`\\])*`)""")
+_CONSTANT = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?|true|false|null")
 _SHELL_NAME = re.compile(r"\W")
 
 
@@ -31,10 +33,14 @@ class Templates:
 
     goal: str = "{goal}"
     criteria: tuple[object, ...] = ()
-    """Each is a sentence, or the mapping of a typed criterion."""
+    """Each is a sentence or a short form, or the mapping of a typed criterion. Rows don't change what kind it is."""
     output_schema: JsonObject | None = None
     fields: Mapping[str, Any] | None = None
     """Further fields of every task, used as they are."""
+
+    def __post_init__(self) -> None:
+        parsed = tuple(criterion_of(one) if isinstance(one, str) else one for one in self.criteria)
+        object.__setattr__(self, "criteria", parsed)
 
     def task(self, columns: Mapping[str, str]) -> JsonObject:
         """The fields of the task for a row. Raises CallError naming a column that doesn't exist."""
@@ -42,7 +48,7 @@ class Templates:
         if self.criteria:
             task["acceptance_criteria"] = [_criterion(criterion, columns) for criterion in self.criteria]
         if self.output_schema is not None:
-            task["output_schema"] = _filled(self.output_schema, columns)
+            task["output_schema"] = _filled(self.output_schema, columns, _ESCAPES)
         return task
 
     def to_read(self, columns: Mapping[str, str]) -> Template | None:
@@ -51,9 +57,8 @@ class Templates:
             return None
         statements: dict[str, str] = {}
         for n, criterion in enumerate(self.criteria, start=1):
-            value = criterion_of(criterion) if isinstance(criterion, str) else criterion
-            if isinstance(value, Mapping):
-                fields = cast("Mapping[str, object]", value)
+            if isinstance(criterion, Mapping):
+                fields = cast("Mapping[str, object]", criterion)
                 text = fields.get("text" if fields.get("kind") == "text" else "question")
                 if isinstance(text, str):
                     statements[str(fields.get("id") or f"c{n}")] = text
@@ -79,22 +84,22 @@ def fill(text: str, columns: Mapping[str, str], escape: Escape = str) -> str:
 
 def _criterion(criterion: object, columns: Mapping[str, str]) -> object:
     if not isinstance(criterion, Mapping):
-        return _filled(criterion, columns)
+        return criterion
     table = dict(cast("Mapping[str, object]", criterion))
-    escaped = _ESCAPED_FIELDS.get(str(table.get("kind")))
-    if escaped is not None and isinstance(text := table.get(escaped[0]), str):
-        rest = {key: _filled(value, columns) for key, value in table.items() if key != escaped[0]}
-        return {**rest, escaped[0]: escaped[1](text, columns)}
-    return _filled(table, columns)
+    if isinstance(about := table.get("about"), str) and _BRACES.search(about):
+        table["about"] = {"file": about}  # even if the value is `report`
+    filled = cast("JsonObject", _filled(table, columns, _ESCAPES))
+    return filled | {"kind": table["kind"]} if "kind" in table else filled
 
 
-def _filled(value: object, columns: Mapping[str, str]) -> object:
+def _filled(value: object, columns: Mapping[str, str], escapes: "Mapping[str, _Fill]", key: str = "") -> object:
     if isinstance(value, str):
-        return fill(value, columns)
+        return escapes.get(key, fill)(value, columns)
     if isinstance(value, Mapping):
-        return {key: _filled(inner, columns) for key, inner in cast("Mapping[str, object]", value).items()}
+        table = cast("Mapping[str, object]", value).items()
+        return {name: _filled(inner, columns, _IN_CALLS.get(name, escapes), name) for name, inner in table}
     if isinstance(value, (list, tuple)):
-        return [_filled(inner, columns) for inner in cast("list[object]", value)]
+        return [_filled(inner, columns, escapes) for inner in cast("list[object]", value)]
     return value
 
 
@@ -112,13 +117,18 @@ def _command(text: str, columns: Mapping[str, str]) -> str:
 
 
 def _expression(text: str, columns: Mapping[str, str]) -> str:
-    """Escape values for use inside quotes of any kind."""
-    return fill(text, columns, lambda value: json.dumps(value)[1:-1].replace("'", "\\u0027").replace("`", "\\u0060"))
+    """Escape values inside quotes of any kind. Elsewhere a value is a number, true, false or null, or else a text."""
+
+    def quoted(value: str) -> str:
+        return json.dumps(value)[1:-1].replace("'", "\\u0027").replace("`", "\\u0060")
+
+    def bare(value: str) -> str:
+        return value if _CONSTANT.fullmatch(value) else f'"{quoted(value)}"'
+
+    return "".join(fill(part, columns, quoted if n % 2 else bare) for n, part in enumerate(_QUOTED.split(text)))
 
 
-_ESCAPED_FIELDS: Mapping[str, tuple[str, Callable[[str, Mapping[str, str]], str]]] = {
-    "shell": ("command", _command),
-    "regex": ("pattern", partial(fill, escape=re.escape)),
-    "json_predicate": ("expr", _expression),
-}
-"""By kind of criterion: the field whose values need escaping, and the function that fills it."""
+_Fill = Callable[[str, Mapping[str, str]], str]
+_ESCAPES: Mapping[str, _Fill] = {"command": _command, "pattern": partial(fill, escape=re.escape), "expr": _expression}
+"""The functions that fill fields of criteria and schemas whose values need escaping."""
+_IN_CALLS: Mapping[str, Mapping[str, _Fill]] = {key: {"matches": _ESCAPES["pattern"]} for key in ("args", "result")}

@@ -418,7 +418,7 @@ class _Waiting(ABC):
                 self.undo()
 
     def is_abandoned(self) -> bool:
-        """Whether its caller is gone, because the event loop was closed without canceling its tasks."""
+        """Whether its caller is gone, because the event loop was closed without cancelling its tasks."""
         if self._future.get_loop().is_closed():
             self.ledger._tree.waiting.pop(self, None)
             return True

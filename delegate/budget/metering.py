@@ -83,7 +83,7 @@ async def complete(
             call waits.
         patience: The number of seconds that it may wait for a rate limit or to be repeated.
         on_wait: Returns a context manager that is entered for each wait. It gets the reason.
-        on_lost: Receives the charge of each attempt that was sent and got no reply, also if the call is canceled.
+        on_lost: Receives the charge of each attempt that was sent and got no reply, also if the call is cancelled.
         incoming: Is kept up to date with what comes of the reply.
 
     Raises BudgetExceeded before anything is sent, also if the limits don't buy the input and `LEAST_OUTPUT` tokens, and
@@ -137,7 +137,7 @@ def _lost(
     if isinstance(error, ProviderError):
         outcome = error.outcome
     elif isinstance(error, (asyncio.CancelledError, GeneratorExit, KeyboardInterrupt)):
-        outcome = "left_waiting"  # a call whose waiting task was canceled goes on at the provider
+        outcome = "left_waiting"  # a call whose waiting task was cancelled goes on at the provider
     if outcome in ("not_sent", "rejected", "errored"):
         return None
     partial = incoming.so_far() if outcome != "answered" else None

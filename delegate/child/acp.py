@@ -42,7 +42,7 @@ class AcpRunner(CommandRunner):
     policy, and are refused for what is outside the workspace. Calls of its own tools are kept as what it said; they
     are no receipts.
 
-    At the deadline, and when the call is canceled, the agent is asked to stop, and it and everything that it started
+    At the deadline, and when the call is cancelled, the agent is asked to stop, and it and everything that it started
     are killed.
 
     Args:

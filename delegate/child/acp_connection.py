@@ -77,7 +77,7 @@ _ENDS: Mapping[str, ErrorDetail] = {
     "max_tokens": ErrorDetail(code="truncated", message="the agent's model was cut off"),
     "max_turn_requests": ErrorDetail(code="max_steps", message="the agent made as many model calls as it may"),
     "refusal": ErrorDetail(code="refused", message="the agent refused to go on"),
-    "cancelled": ErrorDetail(code="aborted", message="the agent canceled its own turn"),
+    "cancelled": ErrorDetail(code="aborted", message="the agent cancelled its own turn"),
 }
 
 

@@ -38,7 +38,7 @@ STDERR_CHARS = 1_000
 OUTPUT_BYTES: Mapping[OutputForm, int] = {"text": 400_000, "json": 8_000_000}
 """How much of the end of stdout is kept. Event streams are long."""
 _MAX_SECONDS = 86_400
-"""The caller enforces the task's deadline by canceling `run`; this only limits the CPU and wall time without one."""
+"""The caller enforces the task's deadline by cancelling `run`; this only limits the CPU and wall time without one."""
 
 
 _NO_KEY = re.compile(
@@ -66,7 +66,7 @@ class CommandRunner:
     child's report, and the files it leaves in its folder are the artifacts, as for every child. An exit code other than
     0 is a failed run. Its tool calls are not recorded.
 
-    At the deadline, and when the call is canceled, the program and everything that it started are killed.
+    At the deadline, and when the call is cancelled, the program and everything that it started are killed.
 
     Args:
         command: The command line, as text (split like a POSIX shell does; no shell runs it) or as arguments. The

@@ -27,7 +27,7 @@ class FunctionRunner:
     The job has everything that it needs: `job.task` (goal, context, criteria), `job.prompt` (all of that as one text),
     `job.workspace`, `job.tools`, and `job.record_tool` and `job.record_usage` to record what it did and spent.
 
-    At its deadline, and when the call is canceled, `asyncio.CancelledError` is raised where the function awaits; it
+    At its deadline, and when the call is cancelled, `asyncio.CancelledError` is raised where the function awaits; it
     must not swallow it. It must be async because a sync function can't be stopped, and would continue after its
     verdict. Inside the async function, quick blocking code can be run with `asyncio.to_thread`.
 

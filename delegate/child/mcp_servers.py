@@ -21,12 +21,13 @@ from jsonschema.exceptions import SchemaError
 
 from delegate._util.fencing import clean, one_line
 from delegate._util.redaction import logger, redactor
-from delegate._util.similar import most_similar
 from delegate._util.threads import run_in_thread
 from delegate.budget.runs import Run
+from delegate.contract.matchers import tools_in
+from delegate.contract.problems import unknown_name
 from delegate.policy.mcp_servers import McpServer
 from delegate.sandbox.filesystem import media
-from delegate.types import JsonObject, Task
+from delegate.types import JsonObject, ProbeCriterion, Task
 from delegate.types.errors import CallError, ConfigError, ToolError
 from delegate.types.ports import SEARCH_WEB, Attachment, Tool, ToolOutput
 
@@ -79,8 +80,9 @@ class McpServers:
         Raises:
             CallError: A server can't be started or reached, or a task names a tool that its server doesn't have.
         """
-        # The servers with a tool that one of the tasks may have.
-        limits = [[names for names in (task.tools, most) if names is not None] for task in tasks]
+        # The servers with a tool that one of the tasks may have, or that a criterion calls.
+        named = [None if task.tools is None else [name for _, name in _named(task)] for task in tasks]
+        limits = [[names for names in (own, most) if names is not None] for own in named]
         names = [
             server
             for server in self._declared
@@ -107,6 +109,13 @@ class McpServers:
         """Those of the names that can be a tool of a server, which isn't known before the server runs."""
         return tuple(name for name in wanted if any(self._is_of(server, name) for server in self._declared))
 
+    def probe_tools(self, task: Task) -> dict[str, bool]:
+        """Whether the tools that the task names or the settings list are read-only, by the settings."""
+        only = {name: server.read_only for name, server in self._declared.items()}
+        listed = {f"{name}.{tool}": True for name, tools in only.items() if tools != "all" for tool in tools}
+        names = self.names([name for _, name in _named(task)])
+        return {name: only.get(name.partition(".")[0]) == "all" for name in names} | listed
+
     async def aclose(self) -> None:
         """Close the servers of all runs. Those on other event loops end with these."""
         here = asyncio.get_running_loop()
@@ -131,15 +140,22 @@ def for_model(tools: Sequence[Tool], readable: Collection[str]) -> tuple[Tool, .
     return tuple(replace(tool, call=partial(call, tool)) for tool in tools)
 
 
+def _named(task: Task) -> list[tuple[str, str]]:
+    """The tools that the task gives to its child, and those that its criteria name, by field."""
+    named = [(f"tools[{n}]", name) for n, name in enumerate(task.tools or ())]
+    for n, criterion in enumerate(task.acceptance_criteria):
+        called = (criterion.tool,) if isinstance(criterion, ProbeCriterion) else tools_in(criterion)
+        named += [(f"acceptance_criteria[{n}]", name) for name in called]
+    return named
+
+
 def _refuse_unknown(tasks: Sequence[Task], tools: Sequence[Tool], servers: Collection[str]) -> None:
     known = [tool.name for tool in tools]
     for position, task in enumerate(tasks):
-        for n, name in enumerate(task.tools or ()):
+        for field, name in _named(task):
             if name.partition(".")[0] in servers and name not in known:
-                meant, message = most_similar(name, known), f"there is no tool {redactor.beginning(name, 100)!r}"
-                field = f"tasks[{position}].tools[{n}]" if len(tasks) > 1 else f"tools[{n}]"
-                hint = f"did you mean `{meant}`?" if meant else f"the servers' tools are: {', '.join(known)}"
-                raise CallError("unknown_tool", message, field=field, hint=hint)
+                field = f"tasks[{position}].{field}" if len(tasks) > 1 else field
+                raise unknown_name("unknown_tool", name, known, field)
 
 
 class _RunServers:

@@ -95,7 +95,7 @@ app = typer.Typer(
     epilog="Exit codes: 0 if every verdict is PASS (or, without criteria, the child completed); 1 if any work "
     "is bad or a child didn't complete; 2 for invalid usage; 3 if nobody could look (no access, no judge, no "
     "budget, no sandbox); 130 if interrupted before there was a result. "
-    "Results go to stdout; progress goes to stderr, only on a terminal.",
+    "Results go to stdout; progress goes to stderr, on a terminal, and of batches always.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,  # plain help: shorter, and the same everywhere

@@ -94,6 +94,15 @@ def references_of(call: ExpectedCall) -> tuple[Reference, ...]:
     return tuple(dict.fromkeys(item for value in values for item in references(value)))
 
 
+def tools_in(criterion: AnyCriterion) -> list[str]:
+    """The tools that a receipt criterion without faults names: in `calls`, in `of`, and in `from` matchers."""
+    if not isinstance(criterion, ReceiptCriterion):
+        return []
+    ids = {call.id for call in criterion.calls}
+    referred = [item.name for call in criterion.calls for item in references_of(call) if item.name not in ids]
+    return [*(call.tool for call in criterion.calls), *(criterion.of or ()), *referred]
+
+
 def path_parts(path: str) -> tuple[PathPart, ...]:
     """Parse a path. Raises ValueError."""
     at, parts, text = 0, list[PathPart](), path.strip().removeprefix("$")

@@ -130,7 +130,7 @@ class _Parser:
         except CallError as error:
             self.problems.add_error(error)
         except ValidationError as error:
-            self.problems.from_pydantic(error, fields, path)
+            self.problems.from_pydantic(error, path)
         return None
 
     def _task_fields(self, given: object, path: str) -> dict[str, object]:

@@ -1,17 +1,19 @@
 """Collects the problems of a call in one error, so that a model can fix all of them in its next attempt."""
 
-from collections.abc import Mapping, Sequence
-from itertools import pairwise
-from typing import Any, cast, get_args
+from collections.abc import Collection, Mapping, Sequence
+from typing import get_args
 
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
+from delegate._util.fencing import one_line
+from delegate._util.redaction import redactor
 from delegate._util.similar import most_similar
 from delegate.contract.reading import join, show
 from delegate.types import AnyCriterion, CriterionBase, Task
 from delegate.types.codes import CallErrorCode
 from delegate.types.errors import CallError
+from delegate.types.faults import path_of, problem_of
 
 TASK_FIELDS = ("goal", "context", "acceptance_criteria", "tier", "output_schema", "id", "needs", "attempts")
 """The fields of a task that a parent may set. The other fields of `Task` are reserved for the operator."""
@@ -111,11 +113,12 @@ class Problems:
             hint = f"put it in quotes if it is a text: {show(f'{name}: {value}')}"
         self.add("invalid_criterion", join(path, "kind"), "is missing", hint)
 
-    def from_pydantic(self, error: ValidationError, given: Mapping[str, object], path: str) -> None:
+    def from_pydantic(self, error: ValidationError, path: str) -> None:
         """Add the problems that validation by pydantic found, at most one per field."""
         details: dict[str, ErrorDetails] = {}
         for detail in error.errors(include_url=False, include_context=False):
-            details.setdefault(_field_path(detail, given, path), detail)
+            inner = one_line(path_of(detail), 200)
+            details.setdefault(f"{path}.{inner}" if path and inner else path or inner, detail)
         for field, detail in details.items():
             # Of a union's errors, those of nested fields say more than that the value is not a string.
             if not any(other.startswith(f"{field}.") for other in details):
@@ -126,6 +129,15 @@ def with_hint(error: CallError) -> CallError:
     """Return the error, with the default hint of its code if it has none."""
     error.hint = error.hint or _HINTS.get(error.code, "fix this field and resend the call")
     return error
+
+
+def unknown_name(code: CallErrorCode, name: str, names: Collection[str], field: str) -> CallError:
+    """The error for the name of a role or a tool that the child can't have. Those that it can have are `names`."""
+    kind, similar = code.removeprefix("unknown_"), most_similar(name, names)
+    guess = f"did you mean `{similar}`? " if similar else ""
+    hint = f"{guess}The {kind}s are: {', '.join(names) or 'none'}"
+    message = f"there is no {kind} {redactor.beginning(name, 100)!r} for the child"
+    return CallError(code, message, field=field, hint=hint)
 
 
 def kind_fields(model: type[CriterionBase]) -> tuple[str, ...]:
@@ -145,23 +157,6 @@ def _unknown_field_hint(name: str, known: Sequence[str]) -> str:
     return f"the fields are {', '.join(known)}"
 
 
-def _field_path(detail: ErrorDetails, given: object, path: str) -> str:
-    """Return the path in the call for pydantic's location, which also has the tags of unions."""
-    value: Any = given
-    missing = detail["loc"][-1] if detail["type"] == "missing" else None
-    for before, part in pairwise(("", *detail["loc"])):
-        is_tag = isinstance(before, int) and isinstance(value, Mapping)
-        if isinstance(part, int):
-            path = f"{path}[{part}]"
-            value = cast("Sequence[object]", value)[part] if isinstance(value, (list, tuple)) else None
-        elif is_tag and part == cast("Mapping[str, object]", value).get("kind"):
-            continue  # it isn't the field of that name
-        elif isinstance(value, Mapping) and (part in value or part == missing):
-            path = join(path, part)
-            value = cast("Mapping[str, object]", value).get(part)
-    return path
-
-
 def _from_detail(detail: ErrorDetails, field: str) -> CallError:
     in_criterion = "acceptance_criteria" in field
     kind = detail["type"]
@@ -173,9 +168,8 @@ def _from_detail(detail: ErrorDetails, field: str) -> CallError:
     if kind in plain:
         code, problem = plain[kind]
         return CallError(code, f"`{field}` {problem}", field=field)
-    message = detail["msg"][:1].lower() + detail["msg"][1:]
     if kind == "value_error":
         field = join(field, "acceptance_criteria")
-        return CallError("duplicate_id", f"`{field}`: {message.removeprefix('value error, ')}", field=field)
+        return CallError("duplicate_id", f"`{field}`: {problem_of(detail)}", field=field)
     code = "wrong_type" if kind.endswith(("_type", "_parsing")) or not in_criterion else "invalid_criterion"
-    return CallError(code, f"`{field}`: {message}, got {show(detail['input'])}", field=field)
+    return CallError(code, f"`{field}` {problem_of(detail)}, got {show(detail['input'])}", field=field)

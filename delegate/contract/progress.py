@@ -1,14 +1,14 @@
 """What is known of a call while it runs, and how it is said to its parent and to people."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from delegate._util.fencing import one_line
 from delegate.contract.amounts import counted
-from delegate.types.events import Event, WaitReason
+from delegate.types.events import Event
 
-WAITS: dict[WaitReason, str] = {
+WAITS: Mapping[str, str] = {
     "rate_limit": "waits for a provider's rate limit",
     "retry": "waits for the retry of a failed model call",
     "permit": "waits for other children",

@@ -117,7 +117,7 @@ def other_run() -> CallError:
 
 def unknown_handle() -> CallError:
     """Return the error for a handle that doesn't exist, or that its reader may not use."""
-    hint = "use a handle from one of your own results; without a handle, read_delegation lists them"
+    hint = "use a handle from one of your own results"
     return CallError("unknown_handle", "there is no record with this handle", field="handle", hint=hint)
 
 

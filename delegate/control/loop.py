@@ -34,7 +34,7 @@ class LoopLimits:
     max_steps: int = 30
     """How many steps may decide and act. A step that fails with an error counts too."""
     max_seconds: float | None = None
-    """Wall time, after which what runs is canceled."""
+    """Wall time, after which what runs is cancelled."""
     max_cost_usd: float | None = None
     """Looked at before every call that may cost something, so that it is exceeded by no more than one of them."""
     max_no_progress_steps: int | None = 5

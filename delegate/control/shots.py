@@ -100,7 +100,7 @@ class _Shooter:
         if state is None:
             return self.task
         if state.status == "cancelled":
-            return Stop("the shot was canceled")
+            return Stop("the shot was cancelled")
         context = (self.task.context or "").strip()
         message = f"An earlier attempt at this was refused. You start anew.\n\n{self.review(state)}"
         return self.task.model_copy(update={"context": f"{context}\n\n{message}" if context else message})

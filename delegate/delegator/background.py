@@ -6,7 +6,7 @@ from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Mapp
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from delegate import contract
 from delegate._util.cancellation import Cancellation, retrieve_exception
@@ -21,6 +21,7 @@ from delegate.records.mailbox import sendable
 from delegate.types import Author, Parent, ParentQuestion, RunResult, SentMessage, Task, TaskResult
 from delegate.types.errors import CallError, DelegateError
 from delegate.types.events import Event, EventSink
+from delegate.types.request import not_tasks
 
 if TYPE_CHECKING:
     from delegate.engine.task_run import TaskRun
@@ -46,7 +47,7 @@ class Delegation:
             print(event)
         result = await delegation
 
-    To await it never stops it, even if the awaiting task is canceled.
+    To await it never stops it, even if the awaiting task is cancelled.
     """
 
     def __init__(
@@ -152,7 +153,7 @@ class Delegation:
         """Wait until all tasks have ended, or the one with this handle, at most `seconds`. Returns whether they have.
 
         With `or_question`, also until one of them, or the one with this handle, asks for a message. If the waiting task
-        is canceled, the call goes on.
+        is cancelled, the call goes on.
         """
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
@@ -163,7 +164,7 @@ class Delegation:
         return self._has_ended(handle)
 
     async def _ask(self, question: ParentQuestion) -> str | None:
-        """Call `on_question`, and wait for a message if it has no answer. Canceled once there is one."""
+        """Call `on_question`, and wait for a message if it has no answer. Cancelled once there is one."""
         try:
             if self._on_question is not None and (answer := await self._on_question(question)) is not None:
                 return answer
@@ -242,7 +243,10 @@ class Background:
 
         `aclose` stops what still runs. With `asks`, what a child asks and `on_question` doesn't answer is in the
         delegation's `questions`, and `message` answers it. Without both, children can't ask.
+        Raises CallError for what isn't a `Task`.
         """
+        if wrong := [task for task in tasks if not isinstance(cast("object", task), Task)]:
+            raise not_tasks(wrong[0])
         run = partial(self._run, *tasks, parent=parent)
         return await self._started(Delegation(run, on_event, on_question or self._runs.on_question, asks=asks))
 
@@ -329,9 +333,7 @@ class Background:
         run = partial(self._continue, *given, parent=parent, author=author, on_approval=on_approval)
         delegation = await self._started(Delegation(run, on_question=on_question or self._runs.on_question, asks=asks))
         if not delegation.handles:
-            error = (await delegation).error
-            assert error is not None
-            raise error.as_raised()
+            await delegation  # raises why it was refused
         return (await self._records.messages(delegation.handles[0]))[0]
 
     def delegation(self, handle: str) -> Delegation | None:

@@ -17,6 +17,7 @@ from delegate.engine.admission import Admission
 from delegate.policy.settings import Settings
 from delegate.records.history import Records
 from delegate.types import Task
+from delegate.types.errors import CallError
 from delegate.types.events import EventSink
 
 
@@ -67,7 +68,7 @@ class Batches:
             tasks: The tasks, their items, or a file of tasks.
             concurrency: Maximum number of tasks running at the same time.
             max_cost_usd: Maximum cost in US dollars.
-            max_minutes: Maximum wall time in minutes, after which running tasks are canceled.
+            max_minutes: Maximum wall time in minutes, after which running tasks are cancelled.
             stop_after_failures: Number of failures after which no further task starts.
             resume: The `run_id` of the batch to continue.
             rerun: Which tasks of that batch to run again: those with an unknown outcome (`unknown`), those that failed
@@ -83,6 +84,8 @@ class Batches:
         Raises:
             CallError: The tasks or the options are invalid.
         """
+        _refuse_wrong(concurrency=concurrency, max_cost_usd=max_cost_usd, max_minutes=max_minutes)
+        _refuse_wrong(stop_after_failures=stop_after_failures)
         context = self._runs.batch(concurrency=concurrency, id=resume, max_cost_usd=max_cost_usd)
         items = BatchRunner(self._admission, self._records, context)
         setup = BatchConfig(
@@ -116,6 +119,7 @@ class Batches:
         Raises:
             CallError: The tasks are invalid.
         """
+        _refuse_wrong(max_cost_usd=max_cost_usd)
         context = self._runs.batch(concurrency=1, max_cost_usd=max_cost_usd)
         items = BatchRunner(self._admission, self._records, context)
         return await items.plan(source_of(tasks), skip_bad=skip_bad)
@@ -125,6 +129,12 @@ class Batches:
 
         Closing the backend closes the delegator.
         """
-        return BatchRunner(
-            self._admission, self._records, self._runs.batch(concurrency=concurrency), self._close_delegator
-        )
+        context = self._runs.batch(concurrency=concurrency)
+        return BatchRunner(self._admission, self._records, context, self._close_delegator)
+
+
+def _refuse_wrong(**limits: object) -> None:
+    """Raise CallError for a limit that isn't a number above 0."""
+    for name, value in limits.items():
+        if value is not None and (not isinstance(value, (int, float)) or isinstance(value, bool) or not value > 0):
+            raise CallError("bad_task", f"{name} is {value!r:.60}; pass a number above 0", field=name)

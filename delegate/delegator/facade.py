@@ -281,15 +281,15 @@ class Delegator:
         """Run any number of tasks written by a person or a program. They can use every field of `Task`.
 
         With `scratch`, the children can leave each other texts, which are marked as another child's word.
+
+        Raises:
+            CallError: The tasks can't be run, such as without a key for a model. None of them was started.
         """
         from delegate.engine.scope import CallOptions
 
-        try:
-            context = self._runs.context(parent, on_approval=on_approval, on_question=on_question)
-            options = CallOptions("person", context, cancellation=cancellation, scratch=scratch)
-            return await self._admission.execute(tasks, options, as_consumer(on_event))
-        except CallError as error:
-            return refusal(error)
+        context = self._runs.context(parent, on_approval=on_approval, on_question=on_question)
+        options = CallOptions("person", context, cancellation=cancellation, scratch=scratch)
+        return await self._admission.execute(tasks, options, as_consumer(on_event))
 
     async def resume(
         self,
@@ -304,7 +304,8 @@ class Delegator:
         The child reads in its record what it did so far, and which calls may have been made whose end isn't known. None
         of them is made again by delegate. The work is measured against what there was before the child began.
 
-        A task that can't be resumed is returned as `RunResult.error`, which says why.
+        Raises:
+            CallError: It can't be resumed; the error says why.
         """
         return await self._go_on(handle, on_event=on_event, on_approval=on_approval, cancellation=cancellation)
 
@@ -325,34 +326,31 @@ class Delegator:
         from delegate.engine import resume  # loaded only where it is needed
         from delegate.engine.scope import CallOptions
 
-        try:
-            services, process = self._admission.executor.services, await self._records.lost_process(handle)
-            records, task, run, written_by = await self._on_record(handle, is_lost=message is None)
-            # Where nothing was done yet of what continues, this has the start of what it continues.
-            goes_back = message is None and records[-1]["workspace"] is None and len(records) > 1
-            start = await self._records.start(records[-2 if goes_back else -1]["handle"])
-            if message is None:
-                if not services.runner_has("reads_record"):
-                    hint = "resume it without `runner`"
-                    raise CallError("cannot_resume", "this runner can't go on from a record", field="handle", hint=hint)
-                if current_context() is not None:  # whose remaining budget doesn't limit it
-                    hint = "resume it outside of `root_run`, and not in a child"
-                    raise CallError("cannot_resume", "a task can't be resumed inside a run", hint=hint)
-                resumed = resume.read_record(records, start, process)
-            else:
-                resumed = resume.continued(records, start or {}, message, criteria)
-                if await self._records.read(resumed.handle) is not None:
-                    hint = f"send the message to {resumed.handle}"
-                    raise CallError("cannot_message", f"{handle} was continued before", field="handle", hint=hint)
-            # Nobody else than a model has read what its checks run.
-            author = written_by if message is None or (criteria is None and written_by == "model") else author
-            caller = (parent or Parent()).model_copy(update={"run_id": None, "workspace": None})
-            context = self._runs.context(caller, author=author, on_approval=on_approval, on_question=on_question)
-            context = self._runs.continued(run, context, author, start or {})
-            options = CallOptions(author, context, task.task_index, cancellation=cancellation, resumed=resumed)
-            return await self._admission.execute((resumed.task,), options, as_consumer(on_event))
-        except CallError as error:
-            return refusal(error)
+        services, process = self._admission.executor.services, await self._records.lost_process(handle)
+        records, task, run, written_by = await self._on_record(handle, is_lost=message is None)
+        # Where nothing was done yet of what continues, this has the start of what it continues.
+        goes_back = message is None and records[-1]["workspace"] is None and len(records) > 1
+        start = await self._records.start(records[-2 if goes_back else -1]["handle"])
+        if message is None:
+            if not services.runner_has("reads_record"):
+                hint = "resume it without `runner`"
+                raise CallError("cannot_resume", "this runner can't go on from a record", field="handle", hint=hint)
+            if current_context() is not None:  # whose remaining budget doesn't limit it
+                hint = "resume it outside of `root_run`, and not in a child"
+                raise CallError("cannot_resume", "a task can't be resumed inside a run", hint=hint)
+            resumed = resume.read_record(records, start, process)
+        else:
+            resumed = resume.continued(records, start or {}, message, criteria)
+            if await self._records.read(resumed.handle) is not None:
+                hint = f"send the message to {resumed.handle}"
+                raise CallError("cannot_message", f"{handle} was continued before", field="handle", hint=hint)
+        # Nobody else than a model has read what its checks run.
+        author = written_by if message is None or (criteria is None and written_by == "model") else author
+        caller = (parent or Parent()).model_copy(update={"run_id": None, "workspace": None})
+        context = self._runs.context(caller, author=author, on_approval=on_approval, on_question=on_question)
+        context = self._runs.continued(run, context, author, start or {})
+        options = CallOptions(author, context, task.task_index, cancellation=cancellation, resumed=resumed)
+        return await self._admission.execute((resumed.task,), options, as_consumer(on_event))
 
     async def _on_record(self, handle: str, *, is_lost: bool) -> "tuple[list[JsonObject], TaskSummary, Run, Author]":
         """A task to go on with: the records of those that it continues, oldest first, and its own; its summary, its

@@ -1,21 +1,23 @@
 """Validates every task of a call and selects its model, before anything is spent on one of them."""
 
 import math
-from collections.abc import Collection, Coroutine, Sequence
+from collections.abc import Collection, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from datetime import date
+from difflib import get_close_matches
+from functools import partial
 from itertools import cycle, islice
-from typing import Any, cast
+from typing import cast
 
 from delegate._util.cancellation import Cancellation, run_to_completion
-from delegate._util.redaction import redactor
-from delegate._util.similar import most_similar
+from delegate._util.redaction import logger
 from delegate.budget.runs import RunContext
 from delegate.child.goal_tools import GOAL_TOOLS, STEP_TOOLS
-from delegate.child.toolbox import toolbox_specs
+from delegate.child.toolbox import toolbox_definitions
 from delegate.contract import Arguments, parse_call
 from delegate.contract.amounts import counted
+from delegate.contract.problems import unknown_name
 from delegate.engine.consumers import Consumer, settle
 from delegate.engine.executor import Executor
 from delegate.engine.needs import check_together, of_task
@@ -29,12 +31,16 @@ from delegate.models.connections import Connection, Connections
 from delegate.models.routing import ChildRequest, choose_child, other_children
 from delegate.policy.settings import Settings
 from delegate.telemetry import operations
-from delegate.types import CONDITIONS, Author, ReceiptCriterion, RunResult, Task
+from delegate.types import CONDITIONS, Author, RunResult, Task
 from delegate.types.codes import CallErrorCode
-from delegate.types.errors import BudgetExceeded, CallError
+from delegate.types.errors import BudgetExceeded, CallError, ConfigError
 from delegate.types.events import Event
 from delegate.types.ports import SEARCH_WEB
 from delegate.types.request import not_tasks
+
+_log = logger(__name__)
+_OWN = {*(one.name for one in toolbox_definitions()), "think", SEARCH_WEB, *GOAL_TOOLS, *STEP_TOOLS}
+"""The tools of delegate's own that a child may have, also where the settings don't offer them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +53,30 @@ class Admission:
     executor: Executor
     consumer: Consumer[Event] | None = None
     """The operator's consumer, which receives the events of every call."""
+
+    def __post_init__(self) -> None:
+        """Raise ConfigError for a rule on a tool that is misspelled, and for a result's schema that is none.
+
+        Other rules on tools that aren't there get a warning: several programs may share the settings.
+        """
+        services = self.executor.services
+        for tool in services.host_tools or ():
+            schema = tool.succeeded
+            if schema is not None and not callable(schema) and (fault := check_schema(schema)):
+                raise ConfigError(f"the tool {tool.name}: succeeded is not a JSON Schema: {fault}")
+        policies = {f"roles.{name}.policy": role.policy for name, role in self.settings.roles.items()}
+        known = {*services.known_tools(), *_OWN}
+        for field, policy in {"policy": self.settings.policy, **policies}.items():
+            for n, rule in enumerate(policy.rules if policy and services.uses_job_tools else ()):
+                # Patterns match other names, and tools of MCP servers aren't known before these run.
+                unknown = [name for name in rule.tools if name not in known and not {*"*?[."} & {*name}]
+                message = f"{field}.rules[{n}].tools: there is no tool {', '.join(map(repr, unknown))}"
+                for similar in (
+                    one for name in unknown for one in get_close_matches(name, known - {*rule.tools}, 1, 0.85)
+                ):
+                    raise ConfigError(f"{message}; did you mean `{similar}`?")
+                if len(unknown) == len(rule.tools):
+                    _log.warning("%s, so the rule applies to no call", message)
 
     def parse(self, arguments: Arguments) -> tuple[Task, ...]:
         """The tasks of a call as the parent's model wrote it. Raises CallError if they can't be read."""
@@ -64,7 +94,7 @@ class Admission:
             CallError: A task can't be run. None of them was started.
         """
         context, services = options.context, self.executor.services
-        tasks, connections = await self._admitted(tasks, options)
+        tasks, connections = await self.admitted(tasks, options)
         # The operator's consumer receives only the events of top-level tasks.
         receivers = (self.consumer if context.depth == 0 else None, consumer)
         consumers = tuple(receiver for receiver in receivers if receiver is not None)
@@ -88,7 +118,7 @@ class Admission:
             await settle(consumers)
         return result
 
-    async def _admitted(
+    async def admitted(
         self, tasks: Sequence[Task], options: CallOptions
     ) -> tuple[Sequence[Task], list[list[Connection | None]]]:
         """The tasks as they are run, and the connections of the attempts at each of them. Raises CallError."""
@@ -97,6 +127,8 @@ class Admission:
         if context.depth >= (deepest := context.run.settings.max_depth):
             message = f"a child at depth {context.depth} can't delegate: the setting max_depth (DELEGATE_MAX_DEPTH)"
             raise CallError("too_deep", f"{message} of its run is {deepest}", hint="do the work yourself")
+        if not tasks:
+            raise CallError("no_task", "there is no task to run", field="tasks", hint="write run(Task(goal=…))")
         if wrong := [task for task in tasks if not isinstance(cast("object", task), Task)]:
             raise not_tasks(wrong[0])
         if services.host_tools is None:
@@ -111,10 +143,7 @@ class Admission:
             able, hint = services.uses_job_tools, "leave out `scratch`"
             self._refuse_unable("no_scratch", "scratch", ("scratch",), able=able, why=why, hint=hint)
         models = self._select_models(tasks, context, alone=resumed is not None)
-        for n, task in enumerate(tasks):
-            with of_task(n, tasks):
-                if (trial := self.trial(task, author)) is not None:
-                    await trial
+        await self.refuse_vacuous(tasks, author)
         if author == "model" and self.settings.ask_above_usd is not None:
             from delegate.engine.expensive import refuse_unapproved  # loaded only where it is asked for
 
@@ -132,7 +161,8 @@ class Admission:
             CallError: The task can't be run.
         """
         services = self.executor.services
-        self._refuse_unknown_tools(task)
+        if task.tools and services.knows_tools:  # a runner's own aren't known
+            self._refuse_unknown_tools(task.tools, "tools")
         if task.mode == "goal":
             hint = "use mode `once`, or `delegate.control.run_shots`, which runs the task again until it is verified"
             why, able = "only the built-in child can do goal mode", services.runner_has("makes_claims")
@@ -142,8 +172,9 @@ class Admission:
             hint = "leave out `steps`, or use the built-in child"
             able = services.uses_job_tools
             self._refuse_unable("no_steps", "steps", STEP_TOOLS, able=able, why=why, hint=hint)
-        tools = services.tools_of(context)
-        refuse_undecidable(task, tools=tools, callable_tools=self._callable_tools(task))
+        tools = services.probe_tools(task, context)
+        child_tools = partial(self._tools_of_child, task) if services.uses_job_tools else None
+        refuse_undecidable(task, tools=tools, child_tools=child_tools)
         if not self.executor.services.runner.needs_model:
             return None
         try:
@@ -152,7 +183,8 @@ class Admission:
             if task.model is None and self.settings.model is not None:
                 fix = "change the setting `model` (DELEGATE_MODEL)"
                 bounded = error.code in ("tier_above_parent", "tier_below_floor")
-                error.hint = f"{fix}, max_tier or min_tier" if bounded else f"{fix}: {error.hint}"
+                hint = f"{fix}, max_tier or min_tier" if bounded else f"{fix}: {error.hint}"
+                raise CallError(error.code, error.message, field=error.field, hint=hint) from None
             raise
 
     def in_roles(self, tasks: Sequence[Task], context: RunContext, *, are_resumed: bool = False) -> list[Task]:
@@ -166,64 +198,51 @@ class Admission:
             model = self.catalog.find(name)
             return model if model and (model.provider, model.endpoint) in self.connections.available else None
 
-        done: list[Task] = []
+        done, services = list[Task](), self.executor.services
         for n, task in enumerate(tasks):
             with of_task(n, tasks):
                 role = role_of(task, self.settings)
-                if role and role.limits_tools and not self.executor.services.uses_job_tools:
+                if role and role.limits_tools and not services.uses_job_tools:
                     message = f"the role {task.role} narrows the child's tools, and its runner has tools of its own"
                     raise CallError("no_role", message, field="role", hint="leave out `role`")
+                for field in ("tools", "without_tools") if role and not are_resumed else ():
+                    names = [name for name in getattr(role, field) or () if "." not in name and name not in _OWN]
+                    self._refuse_unknown_tools(names, f"roles.{task.role}.{field}")
             if role is not None and not are_resumed:
-                task = in_role(task, role, context.bounds(self.settings), self._known_tools, callable_model)
+                task = in_role(task, role, context.bounds(self.settings), services.known_tools, callable_model)
             done.append(task)
         return done
 
-    def _refuse_unknown_tools(self, task: Task) -> None:
-        """Raise CallError if the task names a tool that doesn't exist. A runner's own tools aren't known here.
+    def _refuse_unknown_tools(self, asked: Sequence[str], field: str) -> None:
+        """Raise CallError if one of the tools doesn't exist.
 
         A tool that exists may still not be offered, because the parent lacks it or the settings forbid it.
         """
-        services = self.executor.services
-        if not task.tools or (services.host_tools is None and not services.uses_job_tools):
-            return
-        names = self._known_tools(task.tools)
-        for n, name in enumerate(task.tools):
+        names = self.executor.services.known_tools(asked)
+        for n, name in enumerate(asked):
             if name not in names:
-                similar = most_similar(name, names)
-                guess = f"did you mean `{similar}`? " if similar else ""
-                message = f"there is no tool {redactor.beginning(name, 100)!r}"
-                hint = f"{guess}The tools are: {', '.join(names)}"
-                raise CallError("unknown_tool", message, field=f"tools[{n}]", hint=hint)
+                raise unknown_name("unknown_tool", name, names, f"{field}[{n}]")
 
-    def _known_tools(self, asked: Sequence[str]) -> tuple[str, ...]:
-        """The tools that there are. Any of `asked` may be a server's, which isn't known before the server runs."""
-        services = self.executor.services
-        names = [tool.name for tool in (toolbox_specs() if services.host_tools is None else services.host_tools)]
-        search = (SEARCH_WEB,) if self.settings.web_search == "provider" and services.host_tools is None else ()
-        of_servers = services.servers.names(asked) if services.servers else ()
-        return (*names, *search, self.settings.tool_name, *of_servers)
+    def _tools_of_child(self, task: Task, asked: Sequence[str]) -> Collection[str]:
+        """The tools that a child may have receipts of. Any of `asked` may be a server's."""
+        known = self.executor.services.known_tools((*asked, *(task.tools or ())))
+        own = [name for name in dict.fromkeys(known) if task.tools is None or name in task.tools]
+        return (*own, *sorted(STEP_TOOLS)) if task.steps else own
 
-    def _callable_tools(self, task: Task) -> Collection[str] | None:
-        """The tools that a child may have receipts of; None if its runner has tools of its own, or nothing asks."""
-        if not self.executor.services.uses_job_tools:
-            return None
-        receipts = [criterion for criterion in task.acceptance_criteria if isinstance(criterion, ReceiptCriterion)]
-        asked = [name for one in receipts for name in (*(call.tool for call in one.calls), *(one.of or ()))]
-        if not receipts:
-            return None
-        return {*self._known_tools(asked), *GOAL_TOOLS, *STEP_TOOLS}
-
-    def trial(self, task: Task, author: Author) -> Coroutine[Any, Any, None] | None:
-        """What raises CallError if a criterion can't fail, as far as that can be found out by trying; None if there is
-        nothing to try. Commands are tried only with `strict_checks`.
+    async def refuse_vacuous(self, tasks: Sequence[Task], author: Author) -> None:
+        """Raise CallError if a criterion can't fail, as far as that can be found out by trying. Commands are tried only
+        with `strict_checks`.
         """
         strict = self.settings.strict_checks
-        if not strict and not any(isinstance(criterion, CONDITIONS) for criterion in task.acceptance_criteria):
-            return None
-        from delegate.judging.checks import can_fail  # loaded only where there is something to try
+        for n, task in enumerate(tasks):
+            if not strict and not any(isinstance(criterion, CONDITIONS) for criterion in task.acceptance_criteria):
+                continue
+            from delegate.judging.checks import can_fail  # loaded only where there is something to try
 
-        folder, commands = task.workspace and task.workspace.path, self.executor.services.commands if strict else None
-        return can_fail.refuse_vacuous(task, commands, author=author, folder=folder)
+            folder = task.workspace.path if task.workspace is not None else None
+            with of_task(n, tasks):
+                commands = self.executor.services.commands if strict else None
+                await can_fail.refuse_vacuous(task, commands, author=author, folder=folder)
 
     def _refuse_unable(
         self, code: CallErrorCode, field: str, own_tools: Collection[str], *, able: bool, why: str, hint: str

@@ -58,7 +58,7 @@ class ChildTools:
         """The read-only tools that the caller may have called after the run."""
         if not any(isinstance(criterion, ProbeCriterion) for criterion in self.task.criteria):
             return ()
-        names = self.call.services.tools_of(self.call.context)
+        names = self.call.services.probe_tools(self.task, self.call.context)
         return tuple(tool for tool in self._all if tool.read_only and tool.name in names)
 
     def of_judge(self) -> tuple[Tool, ...]:

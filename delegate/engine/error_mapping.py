@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 MappedError = tuple[RunStatus, ErrorDetail]
 
-_CANCELLED: MappedError = "cancelled", ErrorDetail(code="cancelled", message="canceled before it finished")
+_CANCELLED: MappedError = "cancelled", ErrorDetail(code="cancelled", message="cancelled before it finished")
 _TOO_LATE: MappedError = (
     "budget_exceeded",
     ErrorDetail(code="budget_exceeded", message="the time was up before it could start"),

@@ -64,7 +64,7 @@ class Executor:
         """Run all tasks side by side. All of them are recorded before the first one starts.
 
         The result has those of the tasks, in the same order. A task with several `connections` is attempted with each
-        of them. `server_tools` are those of MCP servers. It must not be canceled: `cancellation` stops it.
+        of them. `server_tools` are those of MCP servers. It must not be cancelled: `cancellation` stops it.
         """
         start, run_id = time.monotonic(), options.context.run.id
         call, groups = self._groups(tasks, connections, options, cancellation, consumers, server_tools)

@@ -2,6 +2,7 @@
 
 import os
 import posixpath
+import re
 import unicodedata
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
@@ -38,6 +39,14 @@ def stages(needs: Mapping[str, Sequence[str]]) -> list[list[str]]:
 def unknown_need(need: str, ids: Sequence[str]) -> CallError:
     message = f"it needs {need!r}, but no task has that id"
     return CallError("unknown_need", message, field="needs", hint=f"use one of these ids: {', '.join(ids):.400}")
+
+
+def refuse_literal(text: str, needs: Sequence[str], hint: str) -> None:
+    """Raise CallError for what looks like a reference to the result of a needed task, and would stay as it is."""
+    ids = "|".join(map(re.escape, needs))
+    looks = rf"(\{{\{{\s*({ids})\s*[.}}]|\{{\s*({ids})\.(report|structured)\b)[^{{}}\n]*\}}{{0,2}}"
+    if needs and (found := re.search(looks, text)):
+        raise CallError("unknown_reference", f"{found[0]:.80} is not a reference here", field="goal", hint=hint)
 
 
 def obstacle(name: str, result: TaskResult) -> str | None:
@@ -92,6 +101,7 @@ def _check_needs(task: Task, names: Sequence[str], by_name: Mapping[str, Task]) 
         if all(criterion.findings_only for criterion in by_name[_folded(need)].criteria):
             message = f"it needs a PASS of {need!r}, which has no acceptance criteria and so gets no verdict"
             raise CallError("bad_needs", message, field="needs", hint=f"give {need!r} acceptance_criteria")
+    refuse_literal(f"{task.goal}\n{task.context}", task.needs, f"in a call, write {INPUTS}/{task.needs[0]}/report.md")
     _refuse_shared(task, "needs")
     path = task.workspace.path if task.workspace else None
     if path is not None and os.path.lexists(path / INPUTS):

@@ -3,14 +3,12 @@
 from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
-from delegate._util.redaction import redactor
-from delegate._util.similar import most_similar
+from delegate.contract.problems import unknown_name
 from delegate.models.catalog import Model
 from delegate.models.tiers import Bounds, is_above, weaker
 from delegate.policy.roles import Role
 from delegate.policy.settings import Settings
 from delegate.types import Task
-from delegate.types.errors import CallError
 
 
 def role_of(task: Task, settings: Settings) -> Role | None:
@@ -18,12 +16,7 @@ def role_of(task: Task, settings: Settings) -> Role | None:
     if task.role is None:
         return None
     if (role := settings.roles.get(task.role)) is None:
-        names = ", ".join(settings.roles) or "none"
-        similar = most_similar(task.role, settings.roles)
-        hint = f"did you mean `{similar}`?" if similar else f"the roles are: {names}; leave it out for none"
-        raise CallError(
-            "unknown_role", f"there is no role {redactor.beginning(task.role, 100)!r}", field="role", hint=hint
-        )
+        raise unknown_name("unknown_role", task.role, settings.roles, "role")
     return role
 
 

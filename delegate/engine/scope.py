@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Literal
 from delegate._util.cancellation import Cancellation
 from delegate.budget.runs import Run, RunContext
 from delegate.child.job import ChildRunner
-from delegate.child.toolbox import toolbox_definitions
+from delegate.child.toolbox import toolbox_definitions, toolbox_specs
 from delegate.engine.consumers import Consumer
 from delegate.judging.reading.reader import CallReading
 from delegate.judging.reading.statements import Template, ToolInfo
@@ -20,7 +20,7 @@ from delegate.policy.settings import Settings
 from delegate.records.history import Records
 from delegate.sandbox.commands.commands import Commands
 from delegate.sandbox.workspace.write_locks import WriteLocks
-from delegate.types import Author, Tier
+from delegate.types import Author, Task, Tier
 from delegate.types.events import ChildText, Event
 from delegate.types.ports import SEARCH_WEB, Tool
 
@@ -64,6 +64,18 @@ class Services:
         return self.runner_has("uses_job_tools")
 
     @property
+    def knows_tools(self) -> bool:
+        """Whether children get the tools that are known here, perhaps besides others."""
+        return self.host_tools is not None or self.uses_job_tools or getattr(self.runner, "gives_job_tools", False)
+
+    def known_tools(self, asked: Sequence[str] = ()) -> tuple[str, ...]:
+        """The tools that there are. Any of `asked` may be a server's, which isn't known before the server runs."""
+        names = [tool.name for tool in (toolbox_specs() if self.host_tools is None else self.host_tools)]
+        search = (SEARCH_WEB,) if self.settings.web_search == "provider" and self.host_tools is None else ()
+        of_servers = self.servers.names(asked) if self.servers else ()
+        return (*names, *search, self.settings.tool_name, *of_servers)
+
+    @property
     def uses_toolbox(self) -> bool:
         """Whether only our own tools use a workspace, so that it is created when they need it."""
         return self.host_tools is None and self.uses_job_tools
@@ -80,10 +92,13 @@ class Services:
             tools.append(ToolInfo(SEARCH_WEB, "Search the web.", "acts"))
         return tools
 
-    def tools_of(self, context: RunContext) -> dict[str, bool]:
+    def probe_tools(self, task: Task, context: RunContext) -> dict[str, bool]:
         """The names of the tools that a caller may have called for it, and whether each is read-only."""
-        tools = toolbox_definitions() if self.host_tools is None else self.host_tools
-        return {tool.name: tool.read_only for tool in tools if context.tools is None or tool.name in context.tools}
+        own = toolbox_definitions() if self.host_tools is None else self.host_tools
+        tools = {tool.name: tool.read_only for tool in own}
+        if self.servers is not None and self.uses_job_tools:
+            tools |= self.servers.probe_tools(task)
+        return {name: only for name, only in tools.items() if context.tools is None or name in context.tools}
 
 
 @dataclass(frozen=True, slots=True)

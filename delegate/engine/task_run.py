@@ -58,7 +58,7 @@ if TYPE_CHECKING:
     from delegate.judging.checks.before import ChecksBefore
 
 GRACE_SECONDS = 10.0
-"""How long a runner may take to stop after it was canceled."""
+"""How long a runner may take to stop after it was cancelled."""
 
 _log = logger(__name__)
 
@@ -214,6 +214,7 @@ class TaskRun:
     def _judge(self, child: ChildRun, ledger: Ledger, task: Task | None = None) -> Awaitable[Verdict | None]:
         services, tools = self.call.services, self._tools
         others = [attempt for attempt in self.attempts if attempt is not self]
+        known = (*services.known_tools(), *(self.context.tools or ())) if services.knows_tools else ()
         is_last = self._claims is None and all(other.result is not None for other in others)
         submission = Submission(
             task or self.task,
@@ -225,6 +226,7 @@ class TaskRun:
             has_receipts=services.runner_has("records_tools"),
             has_some_receipts=services.runner_has("records_some_tools"),
             tools=tools.offered if tools else None,
+            known_tools=frozenset(known),
             probe_tools=tools.of_probes() if tools else (),
             state_tools=tools.of_judge() if tools else (),
             checks_before=self._before,

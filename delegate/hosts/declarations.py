@@ -1,4 +1,4 @@
-"""Adds to the tools of MCP servers what their calls prove, where the servers don't say it: `Tool.acts` and the like.
+"""Adds to a host's MCP tools what their calls prove, where the servers don't say it: `Tool.acts` and the like.
 
 It comes from `tools.toml`: the operator's own, in the folder of its `delegate.toml`; that beside the file which
 `DELEGATE_CONFIG` names, or else that of the working folder, if it is trusted as it is; and the one that ships with
@@ -90,7 +90,7 @@ def _hint(annotations: object, name: str) -> object:
 def _declarations() -> Iterator[Declaration]:
     """All that is said, the operator's word first."""
     files = [trust.own_folder() / NAME]
-    config = os.environ.get("DELEGATE_CONFIG")
+    config = os.path.expanduser(os.environ.get("DELEGATE_CONFIG", ""))
     if config:
         files.append(Path(config).with_name(NAME))
     for path in files:

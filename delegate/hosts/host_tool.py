@@ -124,7 +124,7 @@ class HostTool:
     ) -> ToolAnswer:
         """`call` for hosts that aren't async.
 
-        `stopped` is polled on the calling thread; once it returns True, the call is canceled.
+        `stopped` is polled on the calling thread; once it returns True, the call is cancelled.
         """
         cancellation = invocation.cancellation or Cancellation()
         cancellable = replace(invocation, cancellation=cancellation)

@@ -97,18 +97,17 @@ class AgentRunner(Generic[R]):
 
     make_recorder: Callable[[Job], R]
     play: Callable[[Job, R], Awaitable[Ending]]
-    is_whole: bool = True
-    """Whether the agent has its own tools, which a task can't restrict."""
+    gives_job_tools: bool = False
+    """Whether the agent has the tools of the job. Otherwise it has its own tools, which a task can't restrict."""
     records_tools: bool = True
     """False once a child's recorder didn't see all calls."""
     needs_model = False
 
     async def run(self, job: Job) -> ChildRun:
         """Run one child."""
-        if self.is_whole and job.task.tools is not None:
+        if not self.gives_job_tools and job.task.tools is not None:
             message = "this child's agent has its own tools, which a task can't restrict: remove `tools` from the task"
-            error = ErrorDetail(code="tools_fixed", message=f"{message} and resend the call")
-            return job.recorder.finish("failed", error=error)
+            return job.recorder.finish("failed", error=ErrorDetail(code="tools_fixed", message=message))
         recorder = self.make_recorder(job)
         try:
             ending = await self.play(job, recorder)

@@ -13,7 +13,7 @@ T = TypeVar("T")
 async def steps(call: Callable[[EventSink], Coroutine[Any, Any, T]]) -> AsyncGenerator[Event | T]:
     """Run the call in a task of its own, yield what happens (see `is_news`), and then its answer.
 
-    Closing or canceling the stream before the answer cancels the call and waits until it has ended.
+    Closing or cancelling the stream before the answer cancels the call and waits until it has ended.
     """
     events: asyncio.Queue[Event | None] = asyncio.Queue()
     running = asyncio.create_task(call(events.put_nowait))

@@ -11,6 +11,7 @@ import pydantic
 from delegate._util.redaction import redactor
 from delegate._util.similar import most_similar
 from delegate.judging.versions import judge_version
+from delegate.models.catalog import hint_for
 from delegate.types import CriterionResult, JsonObject, Ruling, Sampling, TaskResult, Verdict
 from delegate.types.errors import CallError
 
@@ -125,13 +126,7 @@ def validated(fields: Mapping[str, Any]) -> Ruling:
     except pydantic.ValidationError as error:
         first = error.errors(include_url=False)[0]
         name = str(first["loc"][0]) if first["loc"] else "ruling"
-        problem = f"{first['msg']}, not {first['input']!r:.60}"
-        if first["type"] == "missing":
-            problem = "it is missing; add it"
-        elif first["type"] == "extra_forbidden":
-            similar = most_similar(name, ROW_FIELDS)
-            problem = f"there is no such field; {f'did you mean {similar}?' if similar else 'remove it'}"
-        raise CallError("invalid_ruling", f"`{name}`: {problem}", field=name) from None
+        raise CallError("invalid_ruling", f"`{name}`: {hint_for(first, ROW_FIELDS)}", field=name) from None
     for name in ROW_FIELDS:
         limit = MAX_BECAUSE_CHARS if name == "because" else _MAX_NAME_CHARS
         value = getattr(ruling, name)

@@ -29,6 +29,7 @@ from delegate.telemetry import operations
 from delegate.types import Author, ChildRun, CitationsCriterion, Receipt, RunStatus, Task, Tier, Verdict
 from delegate.types.errors import CallError
 from delegate.types.events import ignore_event
+from delegate.types.faults import error_text, path_of
 from delegate.types.ports import Tool
 
 _TOOL_NAME = re.compile(r"[\w.:/-]{1,64}")
@@ -68,11 +69,9 @@ async def submission_of(
         task = Task.model_validate({"goal": goal, "acceptance_criteria": tuple(acceptance_criteria)})
         record = tuple(map(Receipt.model_validate, items))
     except pydantic.ValidationError as error:
-        first = error.errors()[0]
-        field = ".".join(str(part) for part in first["loc"]) or "acceptance_criteria"
-        message = f"{field}: {first['msg'].removeprefix('Value error, ')}"
+        field = path_of(error.errors()[0]) or "acceptance_criteria"
         hint = "see docs/criteria.md for the kinds of criteria and their fields"
-        raise CallError("invalid_criterion", message, field=field, hint=hint) from None
+        raise CallError("invalid_criterion", error_text(error), field=field, hint=hint) from None
     if not task.criteria:
         hint = "give at least one criterion"
         raise CallError("empty", "there are no criteria to judge by", field="acceptance_criteria", hint=hint)

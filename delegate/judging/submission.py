@@ -59,6 +59,8 @@ class Submission:
     """All that was said in the worker's conversation with a user, if it is known. It shows what the user was told."""
     tools: tuple[Tool, ...] | None = None
     """The tools that the child had; None if they aren't known."""
+    known_tools: frozenset[str] = frozenset()
+    """The names of tools that there were for the child, whether or not it was given them. Others may exist."""
     probe_tools: tuple[Tool, ...] = ()
     """The tools for `probe` criteria. Those that aren't read-only are never called."""
     state_tools: tuple[Tool, ...] = ()

@@ -1,14 +1,14 @@
 """Validates criteria before anything is run or spent, and rejects those that can never be decided."""
 
 import os
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from delegate._util.patterns import pattern_fault
 from delegate._util.redaction import redactor
-from delegate._util.similar import most_similar
 from delegate._util.windows_paths import windows_path_hint
-from delegate.contract.matchers import criterion_faults
+from delegate.contract.matchers import criterion_faults, tools_in
+from delegate.contract.problems import unknown_name
 from delegate.judging.checks.json_schema import check_schema, unknown_keyword
 from delegate.judging.rubrics import rubric_of
 from delegate.types import (
@@ -36,19 +36,22 @@ def refuse_undecidable(
     task: Task,
     *,
     tools: Mapping[str, bool] | None = None,
-    callable_tools: Collection[str] | None = None,
+    child_tools: Callable[[Sequence[str]], Collection[str]] | None = None,
     folder: Path | None = None,
 ) -> None:
     """Raise CallError for the first criterion that can't be decided.
 
-    `tools` are the names of the tools that exist, and whether each is read-only; `callable_tools` those that the child
-    may have receipts of; None if they aren't known here. `folder` is the folder with the work, if it isn't the task's
-    workspace.
+    `tools` are the names of the tools that exist, and whether each is read-only. `child_tools` gives those that the
+    child may have receipts of, where some names are asked for. None: they aren't known here. `folder` is the folder
+    with the work, if it isn't the task's workspace.
     """
     for n, criterion in enumerate(task.acceptance_criteria):
-        problem = _problem(criterion) or _unusable_tool(criterion, tools) or _uncalled_tool(criterion, callable_tools)
-        if problem:
-            raise _refusal("invalid_criterion", n, problem, "fix this criterion and resend the call, or leave it out")
+        if problem := _problem(criterion) or _unusable_tool(criterion, tools):
+            raise _refusal("invalid_criterion", n, problem, "fix this criterion, or leave it out")
+        names = tools_in(criterion)
+        there = names if child_tools is None else child_tools(names)
+        if unknown := [name for name in names if name not in there]:
+            raise unknown_name("unknown_tool", unknown[0], there, f"acceptance_criteria[{n}]")
         for field, path in _paths_of(criterion):
             if not _may_be_inside(path, task.workspace, folder):
                 message = f"`{field}` is {redactor.beginning(path, 200)!r}, which is outside the workspace"
@@ -116,10 +119,17 @@ def _problem(criterion: AnyCriterion) -> str | None:
             return f"not a regular expression: {fault}" if fault else None
         case JsonSchemaCriterion():
             return _unusable_schema(criterion.schema_)
-        case FileCriterion(json_schema=schema) if schema is not None:
-            return _unusable_schema(schema)
+        case FileCriterion():
+            return _contradiction(criterion) or _unusable_schema(criterion.json_schema or {})
         case _:
             return None
+
+
+def _contradiction(criterion: FileCriterion) -> str | None:
+    needs_file = [name for name in ("min_bytes", "contains", "json_schema") if getattr(criterion, name) is not None]
+    if criterion.exists or not needs_file:
+        return None
+    return f"`exists` is false, and `{needs_file[0]}` needs the file; leave out one of them"
 
 
 def _unusable_tool(criterion: AnyCriterion, tools: Mapping[str, bool] | None) -> str | None:
@@ -131,18 +141,6 @@ def _unusable_tool(criterion: AnyCriterion, tools: Mapping[str, bool] | None) ->
     else:
         why = "doesn't exist"
     return f"`tool` is {criterion.tool!r}, which {why}; the read-only tools are: {usable}"
-
-
-def _uncalled_tool(criterion: AnyCriterion, tools: Collection[str] | None) -> str | None:
-    """Why an expected call can't be made. A forbidden one may be of a tool that doesn't exist."""
-    if not isinstance(criterion, ReceiptCriterion) or criterion.mode == "none" or tools is None:
-        return None
-    unknown = next((call.tool for call in criterion.calls if call.tool not in tools), None)
-    if unknown is None:
-        return None
-    similar = most_similar(unknown, tools)
-    guess = f"; did you mean `{similar}`?" if similar else ""
-    return f"it expects a call of {redactor.beginning(unknown, 100)!r}, a tool that doesn't exist{guess}"
 
 
 def _bad_expression(expr: str) -> str | None:

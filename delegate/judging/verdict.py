@@ -182,7 +182,7 @@ class _Judgment:
         """The verdict where an error ended the judging, which must not cost the child's work."""
         # The caller keeps the result and re-raises the cancellation.
         if isinstance(error, asyncio.CancelledError) or (deadline.expired() and cancellation.cancelled):
-            return self.refused("nobody", "cancelled", "the call was canceled before the verdict")
+            return self.refused("nobody", "cancelled", "the call was cancelled before the verdict")
         if deadline.expired():
             return self.refused("nobody", "budget_exceeded", "the wall time was used up before the verdict")
         _log.error("judging failed", exc_info=error)

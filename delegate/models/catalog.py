@@ -21,6 +21,7 @@ from delegate._util import resources
 from delegate._util.similar import most_similar
 from delegate.types import Text, Tier, Usage, Value
 from delegate.types.errors import ConfigError
+from delegate.types.faults import problem_of
 
 SHIPPED = "judges/catalog.toml"
 LONGEST_NAME = 200
@@ -349,9 +350,8 @@ def hint_for(error: ErrorDetails, known: Iterable[str]) -> str:
             return f"there is no such key; did you mean {meant}? If not, remove it"
         others = f", or use one of {', '.join(known)}" if len(known) <= MAX_LISTED else ""
         return f"there is no such key; remove it{others}"
-    if error["type"] == "value_error":
-        return error["msg"].removeprefix("Value error, ")
-    return f"{error['msg']}, not {error['input']!r:.80}"
+    problem = problem_of(error)
+    return problem if error["type"] == "value_error" else f"{problem}, not {error['input']!r:.80}"
 
 
 def _model_error(file: str, model: str, field: str, problem: str) -> ConfigError:

@@ -8,7 +8,7 @@ from typing import Any, Literal, Self, cast
 from pydantic import Field, field_validator, model_validator
 
 from delegate.models.catalog import Catalog, JudgeAccuracy, Model, Price, Prices
-from delegate.types import Text, Tier, Value
+from delegate.types.base import Input, Text, Tier
 from delegate.types.errors import ConfigError
 
 PROVIDERS = ("openai", "anthropic", "google")
@@ -16,7 +16,7 @@ PROVIDERS = ("openai", "anthropic", "google")
 _FLAT_PRICES = frozenset(("input_price", "output_price", "cached_input_price"))
 
 
-class DeclaredModel(Value):
+class DeclaredModel(Input):
     """A model of a declared endpoint. Prices are US dollars per million tokens; without a price it is unknown, not 0.
 
     `input_price` and `output_price` are for a price that never changes; `prices` are dated, as in the catalog.
@@ -50,7 +50,7 @@ class DeclaredModel(Value):
         return self
 
 
-class DeclaredEndpoint(Value):
+class DeclaredEndpoint(Input):
     """A custom model server, such as Ollama or vLLM, or a cloud platform, and the models it serves.
 
     `protocol` is the provider whose API it speaks: OpenAI's, Anthropic's or Google's. OpenAI has two of them: with

@@ -74,7 +74,7 @@ class _Views:
         self.app.router.add_get("/{token}/compare", self._compare)
 
     async def close_slow(self, runner: web.AppRunner) -> None:
-        """Close the connections of clients that don't send a whole request, until canceled."""
+        """Close the connections of clients that don't send a whole request, until cancelled."""
         slow = SlowClients[web.RequestHandler]()
         while runner.server is not None:
             self._turns = {connection: self._turns.get(connection, 0) for connection in runner.server.connections}

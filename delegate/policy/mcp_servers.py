@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal, Self, cast
 from pydantic import BeforeValidator, Field, StringConstraints, model_validator
 from pydantic_core import PydanticCustomError
 
-from delegate.types import Text, Value
+from delegate.types.base import Input, Text
 
 ServerName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z][A-Za-z0-9-]*(_[A-Za-z0-9-]+)*$", max_length=30)]
 """Without two underscores in a row and none at its end, so that `SERVER__TOOL` can be read in one way only."""
@@ -23,7 +23,7 @@ def _by_name(env: object) -> object:
     return {str(name): f"${{{name}}}" for name in cast("Sequence[object]", env)}
 
 
-class McpServer(Value):
+class McpServer(Input):
     """A server, which is started with `command` or reached at `url`. It isn't confined: its tools do what they do."""
 
     command: Text | None = None

@@ -10,7 +10,8 @@ from pydantic import BeforeValidator, Field, StringConstraints
 from delegate._util.documents import loads
 from delegate._util.similar import most_similar
 from delegate.policy.rules import Policy
-from delegate.types import Criterion, Text, Tier, Value
+from delegate.types import Criterion, Text, Tier
+from delegate.types.base import Input
 
 RoleName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$", max_length=64)]
 MAX_ROLES = 20
@@ -24,7 +25,7 @@ def _listed(names: object) -> object:
     )
 
 
-class Role(Value):
+class Role(Input):
     """A role that a task may name. What it leaves out is as for any task."""
 
     description: Text

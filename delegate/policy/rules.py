@@ -6,7 +6,7 @@ from pydantic import AfterValidator, Field, StringConstraints, model_validator
 from pydantic_core import PydanticCustomError
 
 from delegate._util.patterns import pattern_fault
-from delegate.types import Text, Value
+from delegate.types.base import Input, Text, Value
 from delegate.types.ports import Effect
 
 Permission = Literal["allow", "ask", "deny"]
@@ -44,7 +44,7 @@ class Rule(Value):
     """Regular expressions by the argument's name. If each matches the whole of its argument, the rule doesn't apply."""
 
 
-class Policy(Value):
+class Policy(Input):
     """What follows for calls of a child that may change something. The default changes nothing."""
 
     undeclared_effect: Permission = "allow"

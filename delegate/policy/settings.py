@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypedDict, Unpack, cast, get_origin
 
-from pydantic import Field, ValidationError, field_validator
+from pydantic import AfterValidator, Field, ValidationError, field_validator
 from pydantic_core import ErrorDetails
 
 from delegate._util.documents import loads
@@ -22,16 +22,17 @@ from delegate.policy import trust
 from delegate.policy.mcp_servers import McpServer, ServerName, read_mcp_json
 from delegate.policy.roles import MAX_ROLES, Role, RoleName, read_role
 from delegate.policy.rules import Policy, Rule
-from delegate.types import CallField, Effort, Level, Text, Tier, TierBound, Value
+from delegate.types.base import CallField, Effort, Input, Level, Text, Tier, TierBound, Value
 from delegate.types.errors import ConfigError
 
 _PREFIX = "DELEGATE_"
 Sandbox = Literal["auto", "require", "off"]
 CommandPolicy = Literal["sandboxed", "ask", "allow", "deny"]
 NetworkPolicy = Literal["off", "loopback", "open"]
+_Folder = Annotated[Path, AfterValidator(lambda path: Path(os.path.expanduser(path)))]
 
 
-class Settings(Value):
+class Settings(Input):
     """The operator's settings. A parent model can ask for less than these limits, but never for more."""
 
     tool_name: Text = "delegate_task"
@@ -152,7 +153,7 @@ class Settings(Value):
     """Hosts (`name` or `name:port`) that `fetch_url` may reach even if their address is private."""
     result_chars: int = Field(default=6_000, ge=500)
     """Maximum length of a child's report in the result. The whole report can be read by its handle."""
-    home: Path = Field(default_factory=lambda: _default_home())
+    home: _Folder = Field(default_factory=lambda: _default_home())
     """Folder for records and kept workspaces. Default: `delegate` in the XDG data folder."""
     keep_days: float | None = Field(default=30, gt=0)
     """Days after which records and their kept workspaces are removed. None or `inf`: never."""
@@ -427,4 +428,4 @@ def _item(value: Any, key: int | str) -> Any:
 
 def _default_home() -> Path:
     data = os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share"
-    return Path(data) / "delegate"
+    return Path(os.path.expanduser(data), "delegate")

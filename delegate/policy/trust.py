@@ -81,7 +81,7 @@ def settings_files(environ: Mapping[str, str]) -> tuple[SettingsFile, ...]:
     found += [SettingsFile(path, "own", _bytes_of(path), trusted=True) for path in roles]
     if (own := read_own()) is not None:
         found.append(own)
-    if named := environ.get("DELEGATE_CONFIG"):
+    if named := os.path.expanduser(environ.get("DELEGATE_CONFIG", "")):
         try:
             found.append(SettingsFile(Path(named), "named", _bytes_of(Path(named)), trusted=True))
         except FileNotFoundError:
@@ -265,7 +265,7 @@ def is_protected(real: Path) -> bool:
     listed: Mapping[Path, str] = {}
     with suppress(ConfigError):
         listed = _listed(own_files / _LIST)
-    named = os.environ.get("DELEGATE_CONFIG")
+    named = os.path.expanduser(os.environ.get("DELEGATE_CONFIG", ""))
     here = _folder_file() if real.name.casefold() == NAME else Path(NAME)
     files = (here, *([Path(named)] if named else []), *listed)
     return any(_without_links(file, folded) == folded for file in files) or (

@@ -24,6 +24,7 @@ from delegate._util.processes import is_alive, this_process
 from delegate._util.redaction import logger, redactor
 from delegate._util.threads import run_in_thread_if
 from delegate._util.tokens import tokens_of
+from delegate.contract.readback import unknown_handle
 from delegate.records import candidate_lists, mailbox, rulings_table
 from delegate.records.aside import Statement
 from delegate.records.candidate_lists import CandidateLists
@@ -413,7 +414,7 @@ class Records:
             stored = process and await self._store.write(*statements)
         if not stored:  # it stopped working in the meantime, or there are no records at all
             await self._query(lambda connection: mailbox.receiver(connection, handle))
-            raise CallError("unknown_handle", "there is no record with this handle", field="handle")
+            raise unknown_handle()
         self._note_sent()
         return message.model_copy(update={"is_answer": stored > 1})
 

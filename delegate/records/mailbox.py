@@ -15,6 +15,7 @@ import time
 
 from delegate._util.processes import is_alive
 from delegate._util.redaction import redactor
+from delegate.contract.readback import unknown_handle
 from delegate.records.aside import Statement
 from delegate.types import JsonObject, MessageState, SentMessage
 from delegate.types.errors import CallError
@@ -95,7 +96,7 @@ def receiver(connection: sqlite3.Connection, handle: str) -> str:
     """The process of a child that can be sent a message. Raises CallError if it can't, with the reason."""
     row = connection.execute(f"SELECT process, {_WHY_NOT} FROM tasks WHERE handle = ?", (handle,)).fetchone()  # noqa: S608
     if row is None:
-        raise CallError("unknown_handle", "there is no record with this handle", field="handle")
+        raise unknown_handle()
     process, reason = row
     reason = reason if reason == "ended" or is_alive(process) else "lost"
     if reason is not None:

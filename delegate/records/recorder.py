@@ -1,6 +1,6 @@
 """Records one child's run. The child itself can't write to this record.
 
-The record is always up to date, so a run that fails, times out or is canceled still has its report so far, its receipts
+The record is always up to date, so a run that fails, times out or is cancelled still has its report so far, receipts
 and its cost.
 """
 

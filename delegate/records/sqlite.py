@@ -175,7 +175,7 @@ class Store:
     async def write(self, *statements: Statement, now: bool = True, keep: bool = False) -> int:
         """Write after everything posted before, wait for the commit, and return the number of changed rows.
 
-        If it needn't be `now`, others are awaited as for `post`. The write is made even if the caller is canceled in
+        If it needn't be `now`, others are awaited as for `post`. The write is made even if the caller is cancelled in
         the meantime. Raises sqlite3.Error, OSError, ValueError, after which nothing was written, or, to `keep` it, the
         statements wait in a side file.
         """

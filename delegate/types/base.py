@@ -1,8 +1,9 @@
 """The base class of all values, and the words that several of them share."""
 
-from typing import Annotated, Any, Literal
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal, cast, get_args
 
-from pydantic import BaseModel, ConfigDict, GetPydanticSchema, StringConstraints
+from pydantic import BaseModel, ConfigDict, GetPydanticSchema, StringConstraints, model_validator
 
 JsonObject = dict[str, Any]
 AS_TEXT = GetPydanticSchema(lambda _source, handler: handler(str))
@@ -53,3 +54,18 @@ class Value(BaseModel):
         serialize_by_alias=True,
         defer_build=True,  # validators are built on first use, which keeps `import delegate` fast
     )
+
+
+class Input(Value):
+    """Base class of what people and models write. In it, `true` and `false` aren't the numbers 1 and 0."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _booleans_are_no_numbers(cls, value: object) -> object:
+        if not isinstance(value, Mapping):
+            return value
+        fields = dict(cast("Mapping[str, object]", value))
+        for name, info in cls.model_fields.items():
+            if isinstance(fields.get(name), bool) and {int, float} & {info.annotation, *get_args(info.annotation)}:
+                fields[name] = str(fields[name]).lower()  # which the field refuses by its name
+        return fields

@@ -18,8 +18,8 @@ WorkCode = Literal[
     "met", "trusted", "not_met", "cannot_tell", "skipped", "evidence_not_found", "self_report_only", "check_tampered",
     "own_tests_only", "no_clean_room", "nothing_ran", "says_failed", "unclear_result", "own_commands", "unknown_effect",
     "own_files", "file_unseen", "seen_by_model", "unlinked", "unconfirmed", "incomplete_record", "not_read",
-    "changed_after_check", "not_confident", "truncated_for_judge", "below_min_level", "not_verified",
-    "no_deciding_criterion",
+    "unknown_tool", "changed_after_check", "not_confident", "truncated_for_judge", "below_min_level",
+    "not_verified", "no_deciding_criterion",
 ]  # fmt: skip
 """What a check or a judge says of the work."""
 GateCode = Literal[
@@ -86,9 +86,10 @@ FileCode = Literal[
     "ran_before", "tasks_changed", "source_changed", "bad_output", "port_in_use", "batch_running", "batch_in_a_run",
     "unknown_batch", "no_worker", "config_error", "not_a_file", "one_stdin", "two_inputs", "no_verdict",
     "unknown_criterion", "invalid_ruling", "no_terminal", "nothing_to_rule", "too_few_rulings", "missing_extra",
-    "invalid_options", "no_model", "which_model", "not_confirmed",
+    "invalid_options", "no_model", "which_model", "not_confirmed", "unauthorized", "wrong_host", "unknown_path",
+    "wrong_method", "unknown_method", "too_many_calls", "unknown_approval",
 ]  # fmt: skip
-"""Errors of batches, files and of the command."""
+"""Errors of batches, files, the command, and requests to `delegate serve` and `delegate rpc`."""
 CallErrorCode = Literal[CallCode, FileCode]
 Code = Literal[VerdictCode, FindingCode, ChildCode, CallErrorCode]
 OwnCode = NewType("OwnCode", str)

@@ -9,11 +9,11 @@ from typing import Annotated, Any, Literal, Self, cast
 from pydantic import AfterValidator, BeforeValidator, Field, StringConstraints, model_validator
 from pydantic_core import PydanticCustomError
 
-from delegate.types.base import CriterionId, JsonObject, Text, Value
+from delegate.types.base import CriterionId, Input, JsonObject, Text, Value
 from delegate.types.short_forms import criterion_of
 
 
-class CriterionBase(Value):
+class CriterionBase(Input):
     """Fields shared by all criteria. `id` defaults to `c1`, `c2`, … in the order given."""
 
     id: CriterionId | None = None
@@ -220,7 +220,7 @@ class ProbeCriterion(CriterionBase):
         return f"the result of {self.tool}({_short_json(self.args) if self.args else ''}) {wants}"
 
 
-class RubricDimension(Value):
+class RubricDimension(Input):
     """One dimension that a judge scores from `min` to `max`. `about` is as in a text criterion."""
 
     id: CriterionId
@@ -244,7 +244,7 @@ class NamedMode(Value):
     description: Text
 
 
-class Rubric(Value):
+class Rubric(Input):
     """Weighted dimensions that a judge scores. The weighted mean must reach `threshold` (0 to 1)."""
 
     name: Text

@@ -68,6 +68,8 @@ class CallError(DelegateError):
         self.message = message
         self.field = field
         self.hint = hint
+        if hint:
+            self.add_note(f"hint: {hint}")  # which a traceback shows
 
 
 class ConfigError(DelegateError):

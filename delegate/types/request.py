@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, cast
 
 from pydantic import BeforeValidator, Field, StringConstraints, ValidationError, model_validator
 
-from delegate.types.base import OUTPUT_SCHEMA_ID, Effort, JsonObject, Level, TaskMode, Text, Tier, Value
+from delegate.types.base import OUTPUT_SCHEMA_ID, Effort, Input, JsonObject, Level, TaskMode, Text, Tier
 from delegate.types.criteria import (
     AnyCriterion,
     Criterion,
@@ -22,7 +22,34 @@ Author = Literal["model", "person"]
 """Who wrote a task: the setting `commands` applies to commands that a model wrote."""
 
 
-class Workspace(Value):
+if TYPE_CHECKING:
+    _Named = Input
+else:
+
+    class _RaisesCallError(type(Input)):
+        """What is wrong with the arguments is a CallError of one line. `model_validate` raises what pydantic raises."""
+
+        def __call__(cls, *values, **fields):
+            known = tuple(cls.model_fields)
+            if values:
+                message = f"{cls.__name__} takes only named arguments, not {values[0]!r:.40}; write {cls.__name__}"
+                raise CallError("bad_task", f"{message}({known[0]}=…)", field=known[0])
+            try:
+                return super().__call__(**fields)
+            except CallError as error:  # of a short form
+                message = f"{error.message}; {error.hint}" if error.hint else error.message
+                raise CallError(error.code, message, field=error.field, hint=error.hint) from None
+            except ValidationError as error:
+                from delegate.types.faults import error_text  # only where something is wrong
+
+                field = next((str(part) for part in error.errors(include_url=False)[0]["loc"]), None)
+                raise CallError("bad_task", f"{cls.__name__}: {error_text(error, known)}", field=field) from None
+
+    class _Named(Input, metaclass=_RaisesCallError):
+        pass
+
+
+class Workspace(_Named):
     """The folder in which a child works. A plain path means `{"mode": "shared", "path": path}`.
 
     `fresh`: a new, empty folder. `copy`: a new copy of the folder `path`. `worktree`: a new git worktree of the
@@ -63,33 +90,6 @@ def _number_as_text(value: object) -> object:
 
 def _one_as_list(value: object) -> object:
     return (value,) if isinstance(value, (str, int)) else value
-
-
-if TYPE_CHECKING:
-    _Named = Value
-else:
-
-    class _RaisesCallError(type(Value)):
-        """What is wrong with the arguments is a CallError of one line. `model_validate` raises what pydantic raises."""
-
-        def __call__(cls, *values, **fields):
-            known = tuple(cls.model_fields)
-            if values:
-                message = f"{cls.__name__} takes only named arguments, not {values[0]!r:.40}; write {cls.__name__}"
-                raise CallError("bad_task", f"{message}({known[0]}=…)", field=known[0])
-            try:
-                return super().__call__(**fields)
-            except CallError as error:  # of a short form
-                message = f"{error.message}; {error.hint}" if error.hint else error.message
-                raise CallError(error.code, message, field=error.field, hint=error.hint) from None
-            except ValidationError as error:
-                from delegate.types.faults import error_text  # only where something is wrong
-
-                field = next((str(part) for part in error.errors(include_url=False)[0]["loc"]), None)
-                raise CallError("bad_task", f"{cls.__name__}: {error_text(error, known)}", field=field) from None
-
-    class _Named(Value, metaclass=_RaisesCallError):
-        pass
 
 
 MAX_ATTEMPTS = 3
@@ -228,12 +228,12 @@ def not_tasks(value: object) -> CallError:
     """The error for something else where a program has to pass tasks."""
     kind, goal = type(value).__name__, value if isinstance(value, str) else "…"
     said = f"{value!r:.60} is {kind}, not a Task; write Task(goal={goal!r:.60})"
-    if isinstance(value, (list, tuple)):
-        said = f"a {kind}, not a Task; write run(*tasks)"
+    if isinstance(value, (list, tuple, Mapping)):
+        said = f"a {kind}, not a Task; write {'Task(**fields)' if isinstance(value, Mapping) else '*tasks'}"
     return CallError("bad_task", f"tasks: {said}", field="tasks")
 
 
-class Parent(Value):
+class Parent(_Named):
     """What a host knows about the calling parent. All fields are optional, and none can raise a limit."""
 
     run_id: Text | None = None

@@ -154,7 +154,7 @@ class TaskResult(Value):
     @property
     def examined(self) -> bool:
         """Whether the result says something about the work. False if the child couldn't run (no access to the provider,
-        no workspace, canceled, no budget), or if no judge or check could look at its work.
+        no workspace, cancelled, no budget), or if no judge or check could look at its work.
         """
         if self.status in ("cancelled", "budget_exceeded"):
             return False
@@ -237,7 +237,7 @@ class RunResult(Value):
         """At most five lines: the counts and the cost, then the tasks that failed."""
         if self.error is not None:
             hint = f" ({self.error.hint})" if self.error.hint else ""
-            return one_line(f"refused: {self.error.code}: {self.error.message}{hint}")
+            return one_line(f"refused: {self.error.code}: {self.error.message}") + hint
         failures = [result for result in self.results if not result.good]
         visible = failures if len(failures) <= _FAILED_LINES else failures[: _FAILED_LINES - 1]
         lines = [self._headline(), *map(str, visible)]

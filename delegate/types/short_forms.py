@@ -28,8 +28,14 @@ SHORT_FORMS: Mapping[str, Callable[[str], JsonObject]] = {
 _ABOUT = ("report", "deed", "absence")
 """Words before a colon that say what the sentence after it is about."""
 _ABOUT_FILE = re.compile(
-    r"\s*file\s+(?:`([^`\n]+)`|\"([^\"\n]+)\"|([^\s:]*[./*]\S*?))\s*:\s+(\S.*)", re.DOTALL | re.IGNORECASE
+    r"\s*file\s+(?:`([^`\n]+)`|\"([^\"\n]+)\"|(?=[^\s:]*[./*{])((?:\{[^{}\n]+\}|[^\s{])+?))\s*:\s+(\S.*)",
+    re.DOTALL | re.IGNORECASE,
 )
+"""The path may have placeholders, such as `{column}` of a batch."""
+_UNQUOTED = re.compile(
+    r"""\s*file\s+(?:(?:[a-z]|(?=\S*[/_(){}"])[^\s:,;.]+)\s+)+[^\s:,;]+\.(?=\d*[a-z])\w{1,8}\s*:\s+\S""", re.IGNORECASE
+)
+"""`file`, a path with spaces whose words aren't those of a sentence, and a statement."""
 
 _MEANT = {
     **dict.fromkeys(("cmd", "command", "bash", "sh", "zsh"), "shell"),
@@ -66,6 +72,9 @@ def expand(text: str) -> JsonObject | None:
     if about_file := _ABOUT_FILE.fullmatch(text):
         path = about_file[1] or about_file[2] or about_file[3]
         return {"kind": "text", "text": about_file[4].strip(), "about": {"file": path}}
+    if _UNQUOTED.match(text):
+        hint = 'write `file "PATH": …`, or begin a sentence with `text: `'
+        raise CallError("invalid_criterion", f"a path with spaces needs quotes: {_start(text)}", hint=hint)
     if not (found := _PREFIX.fullmatch(text)):
         return None
     word, rest = " ".join(found[1].lower().split()), found[2].strip()

@@ -73,7 +73,7 @@ class CriterionReading(Value):
     def __str__(self) -> str:
         """What the criterion was read as, in a few words."""
         about = "; ".join(map(str, self.parts))
-        return {"nobody": "not read, so ", "parent": "as it says, "}.get(self.by, "read as ") + about
+        return {"nobody": "not read, so ", "parent": "the criterion is about "}.get(self.by, "read as ") + about
 
 
 class PartResult(Value):
@@ -344,6 +344,7 @@ LOWERED: Mapping[VerdictCode, tuple[Level, str]] = {
     "seen_by_model": ("trusted", "seen by a model"),
     "unlinked": ("trusted", "not shown which one"),
     "unconfirmed": ("trusted", "the judge couldn't tell"),
+    "unknown_tool": ("trusted", "no such tool is known"),
     "incomplete_record": ("trusted", "not everything was recorded"),
     "not_read": ("trusted", "criterion not read"),
 }

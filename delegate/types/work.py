@@ -128,7 +128,7 @@ MAX_ARTIFACTS = 5_000
 
 
 class ChildRun(Value):
-    """The outcome of one child's run and all that it produced, even if it failed, timed out or was canceled.
+    """The outcome of one child's run and all that it produced, even if it failed, timed out or was cancelled.
 
     `plan`, `pending` and `observations` are for runners that track them. The gate evaluates them.
     """

@@ -109,7 +109,7 @@ def reading(text: str) -> Json:
 
 
 def traffic(log: Sequence[Message]) -> Json:
-    """How the client calls: whether it wants progress, how many notifications it got, and what it canceled."""
+    """How the client calls: whether it wants progress, how many notifications it got, and what it cancelled."""
     metas: list[Mapping[str, Any]] = [one.body["params"].get("_meta") or {} for one in of_client(log, "tools/call")]
     return {
         "calls": len(metas),

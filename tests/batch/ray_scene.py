@@ -2,7 +2,7 @@
 
     RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER=0 python -m tests.batch.ray_scene whole|worker|node|cancel [TASKS]
 
-After a third of the tasks, a worker or a node is killed, or the batch is canceled. Lost items are `outcome_unknown`. A
+After a third of the tasks, a worker or a node is killed, or the batch is cancelled. Lost items are `outcome_unknown`. A
 resumed batch runs only the items that hadn't started, and another one with `rerun` runs the lost items. The model
 server counts how often each task was started, and the calls that are unanswered at the end.
 """

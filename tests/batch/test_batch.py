@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import aclosing
 from datetime import date
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -55,6 +56,24 @@ async def test_the_columns_of_an_items_input_are_in_a_csv_of_results(delegator: 
         (row,) = csv.DictReader(text)
     assert list(row)[:4] == ["verdict", "id", "row", "company"]
     assert (row["id"], row["row"], row["company"]) == ("1", "1", "Acme")
+
+
+async def test_numbers_in_an_item_become_text(delegator: Delegator) -> None:
+    (task,) = tasks("a")
+    columns: Any = {"n": -1, "x": None, 3: 7.5}
+    number: Any = 3
+    batch = delegator.batches.run([Item(number, task, row=1, input=columns)], results="r.csv")
+    assert words(await outcomes(batch)) == {"3": "PASS"}
+    with Path("r.csv").open(newline="") as text:
+        (row,) = csv.DictReader(text)
+    assert (row["id"], row["n"], row["x"], row["3"]) == ("3", "-1", "", "7.5")
+
+
+async def test_an_item_without_a_task_is_refused_before_anything_runs(delegator: Delegator) -> None:
+    no_task: Any = {"goal": "a"}
+    with pytest.raises(CallError, match="not a Task"):
+        delegator.batches.run([Item("a", no_task)], results="r.csv")
+    assert not Path("r.csv").exists()
 
 
 async def test_concurrency_is_that_of_the_batch_and_not_that_of_a_call() -> None:

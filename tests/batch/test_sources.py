@@ -1,6 +1,7 @@
 """Files of tasks in every format; errors name the file and the row before anything is spent."""
 
 import json
+import re
 import tracemalloc
 from collections.abc import Sequence
 from pathlib import Path
@@ -98,10 +99,71 @@ def test_a_value_in_a_command_is_never_part_of_the_command() -> None:
     assert not Path("pwned").exists()
 
 
-def test_a_value_in_an_expression_stays_inside_its_quotes() -> None:
-    templates = Templates("x", ({"kind": "json_predicate", "expr": "name === '{company}'"},))
-    (item,) = _items(_source("t.csv", "company\n\"' || true || '\"\n", templates))
-    assert item.task.acceptance_criteria[0].describe().count("'") == 2
+@pytest.mark.parametrize(
+    ("value", "inside", "outside"),
+    [
+        ("' || true || '", r"\u0027 || true || \u0027", r'"\u0027 || true || \u0027"'),
+        ("0 || true", "0 || true", '"0 || true"'),
+        ("Acme", "Acme", '"Acme"'),
+        ("-7.5", "-7.5", "-7.5"),
+        ("true", "true", "true"),
+        ("007", "007", '"007"'),
+    ],
+)
+def test_a_value_in_an_expression_is_a_constant(value: str, inside: str, outside: str) -> None:
+    expr = "name === '{company}' && it == {company} && also === `{company}`"
+    (criterion,) = _criteria(value, {"kind": "json_predicate", "expr": expr})
+    expected = f"name === '{inside}' && it == {outside} && also === `{inside}`"
+    assert criterion.describe() == f"report satisfies {expected}"
+
+
+CELLS = [
+    "plain.txt", "a b.txt", 'say "hi".txt', "x: y", "shell: true", "report: done", "report", '{"kind": "manual"}',
+    "{company}", "a`b", "it's", "two\nlines", "日本 語.txt", "-5", ".*", "$(touch pwned)", "text: ok",
+]  # fmt: skip
+
+
+def _criteria(value: str, *criteria: object) -> Sequence[Any]:
+    quoted = value.replace('"', '""')
+    (item,) = _items(_source("t.csv", f'company\n"{quoted}"\n', Templates("x", criteria)))
+    return item.task.acceptance_criteria
+
+
+@pytest.mark.parametrize("value", CELLS)
+def test_no_value_changes_what_kind_of_criterion_a_template_is(value: str) -> None:
+    """Nor what its pattern matches, or which call it expects."""
+    about = [
+        "file {company}: it has x",
+        "file out/{company}: it has x",
+        'file "{company}": it has x',
+        {"kind": "text", "text": "it has x", "about": "{company}"},
+    ]
+    files = [criterion.about.file for criterion in _criteria(value, *about)]
+    assert files == [value, f"out/{value}", value, value]
+    typed = ("{company}", "{company}: it is good", "report: {company}", "manual: {company}", "called: {company}")
+    found = _criteria(value, *typed)
+    assert [(one.kind, getattr(one, "about", None)) for one in found] == [
+        ("text", None), ("text", None), ("text", "report"), ("manual", None), ("receipt", None),
+    ]  # fmt: skip
+    assert (found[0].text, found[1].text, found[4].calls[0].tool) == (value, f"{value}: it is good", value)
+    args = {"who": {"matches": "^{company}$"}, "pattern": "{company}"}
+    schema = {"type": "string", "pattern": "^{company}$", "const": "{company}"}
+    patterns = (
+        "regex: ^{company}$",
+        {"kind": "receipt", "calls": [{"tool": "t", "args": args}]},
+        {"kind": "json_schema", "schema": schema},
+        {"kind": "probe", "tool": "t", "args": {"expr": "{company}"}, "expr": "it === '{company}'"},
+    )
+    regex, receipt, fits, probe = _criteria(value, *patterns)
+    escaped = f"^{re.escape(value)}$"
+    assert regex.pattern == receipt.calls[0].args["who"]["matches"] == fits.schema_["pattern"] == escaped
+    assert fits.schema_["const"] == receipt.calls[0].args["pattern"] == probe.args["expr"] == value
+    assert probe.expr.count("'") == 2
+
+
+def test_the_kind_of_a_criterion_is_no_placeholder() -> None:
+    templates = Templates("x", ({"kind": "{company}", "command": "touch {company}"},))
+    assert "is not a valid kind" in _refusal(_source("t.csv", "company\nshell\n", templates)).message
 
 
 def test_a_table_may_have_columns_for_the_goal_and_the_id() -> None:

@@ -68,7 +68,7 @@ class Biller:
     """How likely each kind of accident is."""
     retry_after: bool = False
     cancel_at: int | None = None
-    """The number of the request at which the program is canceled."""
+    """The number of the request at which the program is cancelled."""
     cancel: Callable[[], object] = lambda: None
     bill: Sum = field(default_factory=Sum)
     doubt: Sum = field(default_factory=Sum)

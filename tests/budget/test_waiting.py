@@ -386,7 +386,7 @@ class Sums:
     refused_early: list[str] = field(default_factory=list[str])
 
     async def child(self, steps: int) -> None:
-        """A child with a limit of its own or none, that makes some calls and may be canceled."""
+        """A child with a limit of its own or none, that makes some calls and may be cancelled."""
         own = Ledger({"tokens": self.dice.choice([None, 5_000])}, parent=self.ledger)
         link = connection(Chaos(self.dice))
         for _ in range(steps):

@@ -13,6 +13,7 @@ from pydantic import BaseModel
 from delegate import Cancellation, ConfigError, Delegator, Job, Task
 from delegate.child.function import FunctionRunner
 from delegate.engine import task_run
+from delegate.hosts.own_agents import AgentRunner, ChildRecorder, Ending
 from delegate.types import ChildRun, TaskResult, Usage
 from delegate.types.ports import Tool, ToolOutput
 from tests.support.words import met_by, words
@@ -228,6 +229,53 @@ async def send(job: Job) -> str:
     job.record_tool("send", {"to": "ann"}, "sent", seconds=0.5)
     job.record_tool("send", {"to": "bob"}, ToolOutput("no such address", "error"))
     return "I sent it."
+
+
+@pytest.mark.parametrize(
+    ("criterion", "level", "code"),
+    [
+        (NEVER | {"calls": [{"tool": "send", "args": {"to": "cid"}}]}, "proven", "met"),
+        (NEVER | {"calls": [{"tool": "refnud"}]}, "trusted", "unknown_tool"),
+        (NEVER | {"calls": [], "of": ["run_shell"]}, "trusted", "unknown_tool"),
+        (CALLED | {"mode": "exactly", "of": ["send", "refnud"]}, "trusted", "unknown_tool"),
+    ],
+)
+async def test_that_a_tool_was_not_called_is_proven_only_if_there_is_such_a_tool(
+    criterion: dict[str, Any], level: str, code: str
+) -> None:
+    verdict = (await done(send, records_tools=True, acceptance_criteria=[criterion])).verdict
+    assert verdict
+    assert (verdict.verdict, verdict.level, verdict.code) == ("PASS", level, code)
+    assert verdict.verified is (level == "proven")
+
+
+@pytest.mark.parametrize(("gives_job_tools", "level"), [(True, "proven"), (False, "trusted")])
+async def test_the_tools_of_the_job_are_known_if_a_framework_s_agent_gets_them(
+    gives_job_tools: bool, level: str
+) -> None:
+    async def play(job: Job, recorder: ChildRecorder) -> Ending:
+        return Ending("I ran nothing.")
+
+    runner = AgentRunner(ChildRecorder, play, gives_job_tools=gives_job_tools)
+    async with Delegator(runner=runner) as delegator:
+        (result,) = (await delegator.run(Task(goal="x", acceptance_criteria=("never called: run_shell",)))).results
+    assert result.verdict
+    assert result.verdict.level == level
+
+
+async def test_a_tool_that_a_host_declares_for_its_children_is_known() -> None:
+    def delete(path: str) -> str:
+        """Delete a file."""
+        return path
+
+    runner, task = (
+        FunctionRunner(send, records_tools=True),
+        Task(goal="x", acceptance_criteria=("never called: delete",)),
+    )
+    async with Delegator(runner=runner, tools=[delete]) as delegator:
+        (result,) = (await delegator.run(task)).results
+    assert result.verdict
+    assert result.verdict.level == "proven"
 
 
 async def test_receipts_of_a_function_that_records_its_tools_decide() -> None:

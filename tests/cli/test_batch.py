@@ -15,12 +15,13 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from delegate import Delegator, Task
+from delegate import Cancellation, Delegator, Task
 from delegate.batch.batch import Batch
 from delegate.batch.item import ItemOutcome
 from delegate.cli.screen.batch_progress import BatchProgress, Failures
 from delegate.cli.work import STOPPING
 from delegate.models.providers.scripted import Scripted
+from delegate.types.errors import ProviderError
 from delegate.types.ports import ChatRequest
 from tests.batch.rows import DONE, Children, ids, lines, tasks
 from tests.cli.command import delegate, openai_at, output_of
@@ -115,7 +116,7 @@ def test_the_same_tasks_are_refused_unless_again_is_given() -> None:
         anew = delegate("batch", "companies.csv", "-o", "t.jsonl", *GOAL, "--again", **openai_at(server))
     assert (again.returncode, again.stdout) == (2, "")
     assert not Path("s.jsonl").exists()
-    assert f"batch {run} (ended: 2 PASS, 0 FAIL, 2 of 2 done)" in again.stderr
+    assert f"batch {run} (ended: 2 of 2, 2 PASS, 0 FAIL)" in again.stderr
     assert "r.jsonl" in again.stderr
     assert "--again" in again.stderr
     assert len(again.stderr.splitlines()) == 1
@@ -164,14 +165,19 @@ def test_a_criterion_that_cannot_fail_refuses_the_file_and_its_plan(criterion: s
 
 
 def test_a_batch_of_which_no_task_began_is_shown_as_one_without_records() -> None:
-    with ModelServer(_model) as server:
-        stopped = delegate("batch", _companies("A"), "-o", "r.jsonl", *GOAL, "--max-cost", "0", **openai_at(server))
-    run = re.search(r"^run (\w+)", stopped.stdout, re.MULTILINE)
-    assert run
-    for name in ("last", run[1], run[1][:8]):
+    async def stopped() -> str:
+        cancellation = Cancellation()
+        cancellation.cancel()
+        async with Delegator(client=Children()) as delegator:
+            batch = delegator.batches.run(tasks("a"), cancellation=cancellation)
+            assert [outcome async for outcome in batch] == []
+        return batch.run_id
+
+    run_id = asyncio.run(stopped())
+    for name in ("last", run_id, run_id[:8]):
         shown = delegate("show", name)
         assert shown.returncode == 2
-        assert shown.stderr.startswith(f"delegate: no task of batch {run[1]} is on record (none has started, or ")
+        assert shown.stderr.startswith(f"delegate: no task of batch {run_id} is on record (none has started, or ")
 
 
 def test_a_workflow_blocks_tasks_whose_needs_have_no_pass() -> None:
@@ -240,15 +246,15 @@ def test_ctrl_c_records_all_outcomes_and_resume_needs_only_the_run_id() -> None:
             process.send_signal(signal.SIGINT)
             out, err = process.communicate(timeout=PATIENCE)
         assert (process.returncode, err.splitlines()[-1]) == (3, STOPPING)
-        assert out.startswith("2 of 4 done: 1 PASS, 0 FAIL, 1 other")
+        assert out.startswith("1 of 4 done: 1 PASS, 0 FAIL · 1 outcome_unknown · cost $")
         run = out.partition("run ")[2].split()[0]
-        assert f"2 not started (canceled)\nresume with: delegate batch --resume {run}\n" in out
+        assert f"2 not started (cancelled)\nresume with: delegate batch --resume {run}\n" in out
         listed = delegate("runs").stdout
         assert f"{run}" in listed
         assert "stopped" in listed
         assert ids(lines(Path("r.jsonl"))) == ["1", "2"]
         on = delegate("batch", "--resume", run, **openai_at(server))
-        assert on.stdout.startswith("4 of 4 done: 3 PASS, 0 FAIL, 1 other")
+        assert on.stdout.startswith("3 of 4 done: 3 PASS, 0 FAIL · 1 outcome_unknown · cost $")
         rows = {row["id"]: row for row in lines(Path("r.jsonl"))}
         assert sorted(rows) == ["1", "2", "3", "4"]
         assert (rows["2"]["state"], rows["2"]["verdict"]) == ("outcome_unknown", None)
@@ -322,6 +328,26 @@ async def test_children_at_work_and_judging_are_counted_apart() -> None:
         go_on.set()
         await asyncio.wait_for(ended, PATIENCE)
         assert "judging" not in progress.line()
+
+
+async def test_the_progress_line_says_what_calls_wait_for() -> None:
+    fails = asyncio.Event()
+
+    def answer(request: ChatRequest) -> str:
+        fails.set()
+        raise ProviderError("connection", "the server is down", provider="scripted")
+
+    async with Delegator(client=Scripted(answer)) as delegator:
+        batch = delegator.batches.run(tasks("a", "b"), concurrency=2)
+        progress = BatchProgress(batch, lambda: batch.began + 10)
+        ended = asyncio.create_task(_drain(batch))
+        await asyncio.wait_for(fails.wait(), PATIENCE)
+        async with asyncio.timeout(PATIENCE):
+            while "2 working (waits for the retry of a failed model call: 2) · 0:10" not in progress.line():  # noqa: ASYNC110 - nothing else says so
+                await asyncio.sleep(0.01)
+        ended.cancel()
+        await asyncio.wait([ended])
+    assert not +batch.waits
 
 
 async def _drain(batch: Batch) -> None:

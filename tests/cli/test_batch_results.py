@@ -11,6 +11,9 @@ from typing import Any
 
 import pytest
 
+from delegate.batch.sources import TaskFile
+from delegate.batch.templates import Templates
+from delegate.cli.input.taskfile import read_task
 from tests.batch.rows import lines
 from tests.cli.command import delegate, openai_at
 from tests.support import warm
@@ -106,8 +109,8 @@ def test_no_cell_of_a_row_can_be_a_formula() -> None:
     with Path("t.csv").open("w", newline="") as file:
         csv.writer(file).writerows([names, cells])
     with ModelServer(_model) as server:
-        _batch("t.csv", "-o", "r.csv", "--goal", "Look", *DID, server=server)
-        _batch("t.csv", "-o", "r.jsonl", "--goal", "Look", *DID, "--again", server=server)
+        _batch("t.csv", "-o", "r.csv", "--goal", f"Look {{{names[0]}}}", *DID, server=server)
+        _batch("t.csv", "-o", "r.jsonl", "--goal", f"Look {{{names[0]}}}", *DID, "--again", server=server)
     with Path("r.csv").open(newline="") as file:
         written = [one for row in csv.reader(file) for one in row]
     assert {f"'{cell}" for cell in (*names, *cells)} <= set(written)
@@ -115,11 +118,28 @@ def test_no_cell_of_a_row_can_be_a_formula() -> None:
     assert next(iter(lines(Path("r.jsonl"))))["input"] == dict(zip(names, cells, strict=True)), "JSON is as it was"
 
 
+NUMBERS = ["-5", "-7.5", "+5", "-1.5e3", "-1,234.50", "-1.234,50", "-.5", "-12%", "+491701234567"]
+NO_NUMBERS = ["-1+cmd|' /C calc'!A0", "-A1", "-1-1", "+1*2", "-", "-5 ", "-e3", "-1e", "-1:5", "-5%%", "=5", "-(5)"]
+
+
+def test_numbers_of_a_row_are_numbers_and_are_read_back_as_they_were() -> None:
+    names = [f"n{n}" for n in range(len(NUMBERS + NO_NUMBERS))]
+    with Path("t.csv").open("w", newline="") as file:
+        csv.writer(file).writerows([names, [*NUMBERS, *NO_NUMBERS]])
+    with ModelServer(_model) as server:
+        _batch("t.csv", "-o", "r.csv", "--goal", "Look {n0}", *DID, server=server)
+    (row,) = _csv("r.csv")
+    assert [row[name] for name in names] == [*NUMBERS, *(f"'{text}" for text in NO_NUMBERS)]
+    (item,) = TaskFile(Path("r.csv"), read_task, Templates("Look {n0}"))
+    assert [item.input[name] for name in names[: len(NUMBERS)]] == NUMBERS
+
+
 def test_errors_stand_with_their_rows() -> None:
     Path("t.csv").write_text("company,note\nA,1\nB,2,extra\ndenied,3\n")
     with ModelServer(_model) as server:
         arguments = ("t.csv", "-o", "r.csv", "--goal", "Look at {company}", *DID, "--skip-bad")
-        _batch(*arguments, server=server)
+        done = delegate("batch", *arguments, **openai_at(server))
+    assert done.stdout.startswith("2 of 3 done: 1 PASS, 1 FAIL · 1 bad_row · cost ")
     rows = {row["company"]: row for row in _csv("r.csv")}
     assert [rows[name]["state"] for name in ("A", "B", "denied")] == ["done", "bad_row", "done"]
     assert "3 fields" in rows["B"]["why"]

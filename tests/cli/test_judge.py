@@ -54,6 +54,13 @@ def test_a_command_is_shown_with_its_own_spaces() -> None:
     assert "`test 'A  b' = ab` exits with 0" in done.stdout
 
 
+def test_a_forbidden_tool_of_which_the_record_shows_nothing_is_met_only_on_trust() -> None:
+    done = delegate(*WORK, "--receipts", "receipts.jsonl", "-c", "never called: send_emial")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("PASS (trusted: c1)  Write note.md\n")
+    assert "it isn't known whether the child had such a tool" in " ".join(done.stdout.split())
+
+
 def test_a_judge_whose_quote_is_found_gives_a_pass_and_json_is_complete() -> None:
     with _judge("hello reader") as server:
         done = delegate(*WORK, "-c", "file note.md: the note greets the reader", "--worker-model", "gpt-6-luna",

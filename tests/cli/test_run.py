@@ -3,6 +3,8 @@
 import json
 from pathlib import Path
 
+import pytest
+
 from tests.cli.command import delegate, openai_at, worker
 from tests.support.model_server import ModelServer
 
@@ -14,7 +16,9 @@ def test_a_pass_names_its_evidence_and_the_record_can_be_shown() -> None:
     assert done.returncode == 0, done.stdout + done.stderr
     first, *rest = done.stdout.splitlines()
     assert first.startswith("PASS (seen)  Write note.md  ")
-    judged = "  ✓ judge  the note greets the reader  seen: “hello reader” (note.md) (as it says, file: note.md)"
+    judged = (
+        "  ✓ judge  the note greets the reader  seen: “hello reader” (note.md) (the criterion is about file: note.md)"
+    )
     assert judged in rest
     assert "  ✓ check  file note.md exists         proven: 13 bytes" in rest
     assert "more: delegate show last" in done.stdout
@@ -51,6 +55,30 @@ def test_a_file_of_tasks_gives_one_json_line_per_task(tmp_path: Path) -> None:
     assert [line["task_index"] for line in lines] == [0, 1]
     assert lines[1]["verdict"] is None
     assert (folder / "note.md").read_text() == "hello reader\n"
+
+
+@pytest.mark.parametrize(
+    ("criterion", "complaint"),
+    [
+        ("called: run_comand", "there is no tool 'run_comand' for the child (The tools are: read_file, "),
+        (
+            "never called: run_shel",
+            "there is no tool 'run_shel' for the child (did you mean `run_shell`? The tools are",
+        ),
+        ("regex: (", "not a regular expression: missing ) at position 1 (fix this criterion, or leave it out)\n"),
+        ("regex: .*", "it can't fail: "),
+        ('{"kind": "file"}', "`path` is missing; add it\n"),
+    ],
+)
+@pytest.mark.parametrize("plan", [(), ("--plan",)], ids=["run", "plan"])
+def test_a_refused_criterion_is_named_as_it_was_typed(criterion: str, complaint: str, plan: tuple[str, ...]) -> None:
+    with ModelServer(worker()) as server:
+        done = delegate("run", "x", "-c", "file: note.md", "-c", criterion, *plan, **openai_at(server))
+        assert not server.calls
+    if plan and criterion == "regex: .*":  # a plan tries nothing
+        return
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
+    assert done.stderr.startswith(f"delegate: -c (number 2): {complaint}")
 
 
 def test_an_invalid_task_file_is_one_line_with_task_and_field(tmp_path: Path) -> None:

@@ -4,13 +4,14 @@ from pathlib import Path
 
 import pytest
 
-from delegate.cli.input.taskfile import read_task, read_tasks, typed_criterion
+from delegate.cli.input.taskfile import read_task, read_tasks
 from delegate.types import AnyCriterion, Task
 from delegate.types.errors import CallError
+from delegate.types.short_forms import criterion_of
 
 
 def _read(*criteria: str) -> tuple[AnyCriterion, ...]:
-    given = [typed_criterion(text) for text in criteria]
+    given = [criterion_of(text) for text in criteria]
     return read_task({"goal": "g", "acceptance_criteria": given}).acceptance_criteria
 
 

@@ -1,6 +1,8 @@
 """Short forms of criteria: the same everywhere, in any case; what looks mistyped is refused, and honest prose isn't."""
 
 import json
+import time
+from contextlib import suppress
 from itertools import cycle
 from pathlib import Path
 from typing import Any
@@ -92,6 +94,119 @@ Shell scripts: all of them have a header
 """.strip().splitlines()
 """Sentences as people and models write them."""
 
+ABOUT_FILES = """
+file sizes are sane: none above 1 MB
+File names end in .md: no others exist
+file names: all in lower case
+file named out.txt: it has three rows
+file called report.md: it names three risks
+file contents of a.txt: sorted by date
+file permissions of run.sh: executable by its owner
+file size of a.bin: under 1 MB
+file encoding of data.csv: UTF-8
+file a.txt equals b.txt: not one byte differs
+file a.txt is derived from b.txt: it has the same rows
+file output.json and input.json: the same keys
+file formats are .csv and .json: nothing else
+file list in README.md: complete
+File handling in app.py: every file is closed
+file headers match template.txt: year and owner
+file a.txt was moved to old/a.txt: nothing is left
+File copied to out/b.csv: with all rows
+file paths in config.yaml: all exist
+file upload works: a PDF of 5 MB is accepted
+file locks are released: no process waits
+file system: no new folders outside out/
+file extension is .txt: not .md
+file version 2.1: listed in the changelog
+file types are e.g. PDF: others are refused
+file contents: the header, then 40 rows
+file with the totals: it has one row per month
+file from Ann: it is quoted
+file order in archive.zip: by name
+file a/b test results: both variants are named
+file di testo a.txt: contiene tre righe
+file creato in out.csv: ha quaranta righe
+file di log app.log: nessun errore
+file a.txt e b.txt: sono uguali
+file generati dal programma: nessuno oltre 1 MB
+file nella cartella out/: tre in tutto
+File salvato come dati.json: valido
+file d'attente vide: aucun message en attente
+file d'attente dans queue.json: vide
+file de tickets: triée par date
+file op de A2: er wordt een omleiding genoemd
+file a.txt en b.txt: gelijk
+file van de dag: de langste wordt genoemd
+File ada di data/out.csv: memiliki 40 baris
+File keluaran hasil.csv: berisi 40 baris
+File konfigurasi app.yaml: valid
+file yang dibuat di out.csv: 40 baris
+File enthält drei Zeilen: Kopf, Summe, Datum
+File heißt out.csv: es hat 40 Zeilen
+File-Namen enden auf .md: keine anderen
+file ng ulat na report.md: may tatlong panganib
+file çorap stokta: fiyatı yazıyor
+filer i mappen out/: tre i alt
+file path separators: always /
+file names, e.g. a b.txt: quoted everywhere
+file counts (see stats.json): the same before and after
+file "a b.txt" and file c.txt: both exist
+file foo.py, bar.py: both have a docstring
+file watcher reacts to config.toml: a reload is logged
+file dialog opens: the last folder is shown
+file manager shows a.txt: with its size
+file containing data.csv: zipped
+file opens a.txt: and closes it
+file equals b.txt: byte for byte
+file imports utils.py: no other module
+file extension ".md": used everywhere
+file heißt out.csv: es hat 40 Zeilen
+file chiamato dati.json: valido
+file eseguibile run.sh: parte senza errori
+file bernama out.csv: ada 40 baris
+file konfigurasi app.yaml: valid
+file genaamd uit.csv: veertig rijen
+file utama main.py: punya docstring
+file principale main.py: ha una docstring
+file README and file LICENSE: both are there
+file one.txt has two lines: a and b
+file date is 2026-05-03: as in the mail
+file hash is e3b0c4.42: as given
+file server at example.com: answers with 200
+file transfer to ftp.example.org: complete
+file descriptor 3: closed
+file no. 12: quoted in full
+file in Excel format: opens without a warning
+file for Mr. Smith: addressed to him
+file numbers are Q1, Q2: in this order
+file a tax return by April: said in the report
+file suit against Acme Inc.: the date is named
+file under Misc.: three entries
+file Excel vendite.xlsx: ha tre fogli
+file JSON hasil.json: valid
+file 2 out.csv: has 40 rows
+file my notes quote: it is cited
+file Python main.py: ha una docstring
+file CSV dati.csv: quaranta righe
+File a and file b.txt: both are there
+file x and file y.txt: the same
+file (see a.txt): quoted
+file data_out from run.py: sorted
+file I/O in app.py: buffered
+file {name} in braces: replaced
+""".strip().splitlines()
+"""Sentences that begin like `file PATH: …`, in several languages."""
+
+UNQUOTED = """
+file a b.txt: it has x
+File a b c.txt: it has x
+file docs/my notes.txt: it has x
+file my_docs/old notes.txt: it has x
+file (old) notes.txt: it has x
+file {dir} {name}.txt: it has x
+""".strip().splitlines()
+
 MISTYPED = """
 cmd: pytest -q
 CMD: pytest -q
@@ -165,9 +280,27 @@ def test_honest_prose_with_a_colon_is_kept_and_mistypes_are_refused() -> None:
     assert (wrong, missed) == ([], [])
 
 
+def test_sentences_that_begin_with_file_are_kept_and_unquoted_paths_are_refused() -> None:
+    wrong = [text for text in ABOUT_FILES if refused(text) or expand(text) is not None]
+    assert len(ABOUT_FILES) >= 90
+    assert (wrong, [text for text in UNQUOTED if not refused(text)]) == ([], [])
+    for path in ("a b.txt", "{a column}", "it's"):
+        assert expand(f'file "{path}": it has x') == {"kind": "text", "text": "it has x", "about": {"file": path}}
+    assert (expand("file {a column}/x.md: it has x") or {})["about"] == {"file": "{a column}/x.md"}
+
+
+@pytest.mark.parametrize("part", ["{a}", "{a", "a{", "a.b", "a ", "a/ ", "a.b :"])
+def test_the_time_of_reading_a_long_text_grows_with_its_length(part: str) -> None:
+    started = time.monotonic()
+    with suppress(CallError):
+        expand("file " + part * 30_000)
+    assert time.monotonic() - started < 5
+
+
 @pytest.mark.parametrize(
     ("text", "hint"),
     [
+        ("file a b.txt: it has x", 'write `file "PATH": …`'),
         ("cmd: pytest -q", "did you mean `shell: …`?"),
         ("fiel: out.csv", "did you mean `file: …`?"),
         ("never caled: rm", "did you mean `never called: …`?"),

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from delegate import Delegator, RunResult, Task, TaskResult
+from delegate.batch.sources import Listed
 from delegate.models.catalog import Model
 from delegate.models.providers.scripted import Scripted
 from delegate.types import Attempt, Workspace
@@ -236,7 +237,7 @@ async def test_attempts_count_as_children_and_in_the_estimate(tmp_path: Path) ->
     call: dict[str, Any] = {"goal": "x", "acceptance_criteria": ["regex: done"]}
     async with delegator(tmp_path, hosts, max_children=2) as one:
         refused = await one.call({**call, "attempts": 3})
-        plans = [await one.batches.plan([Task(**call, attempts=n)]) for n in (1, 2)]
+        plans = [await one.batches.plan(Listed([Task(**call, attempts=n)], is_call=True)) for n in (1, 2)]
     assert refused.error
     assert (refused.error.code, refused.error.hint) == ("budget_exceeded", "nothing was run; send at most 2")
     assert [[group.model for group in plan.groups] for plan in plans] == [["one"], ["one", "two"]]
@@ -302,10 +303,10 @@ async def test_what_attempts_cannot_be_is_refused_before_anything_is_spent(
 ) -> None:
     hosts = clients({"cheap": ["never"]})
     async with delegator(tmp_path, hosts) as one:
-        result = await one.run(task(**fields), **options)
-    assert result.error
-    assert (result.error.code, result.error.field) == (code, "attempts")
-    assert says in f"{result.error.message} {result.error.hint}"
+        with pytest.raises(CallError) as refused:
+            await one.run(task(**fields), **options)
+    assert (refused.value.code, refused.value.field) == (code, "attempts")
+    assert says in f"{refused.value.message} {refused.value.hint}"
     assert all(not client.requests for client in hosts.values())
 
 

@@ -230,9 +230,9 @@ async def test_goal_mode_needs_a_runner_that_can_make_claims() -> None:
         return "done"
 
     async with Delegator(runner=child) as delegator:
-        result = await delegator.run(Task(goal="x", acceptance_criteria=[FILE], mode="goal"))
-    assert result.error
-    assert (result.error.code, result.error.field) == ("no_goal_mode", "mode")
+        with pytest.raises(CallError) as refused:
+            await delegator.run(Task(goal="x", acceptance_criteria=[FILE], mode="goal"))
+    assert (refused.value.code, refused.value.field) == ("no_goal_mode", "mode")
 
 
 # -------------------------------------------------------------------------------- what a judge refused stays refused

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from delegate import Cancellation, Delegator, RunResult, Task
+from delegate import CallError, Cancellation, Delegator, RunResult, Task
 from delegate.models.providers.scripted import Scripted
 from delegate.sandbox.filesystem import changes
 from delegate.sandbox.workspace.folder import Folder
@@ -283,12 +283,12 @@ async def test_a_shared_workspace_and_one_with_inputs_of_its_own_are_refused(tmp
     (project / "inputs").mkdir(parents=True)
     client = Scripted(["never"])
     async with Delegator(client=client, home=tmp_path) as delegator:
-        shared = await delegator.run(first(), then(workspace=project))
-        taken = await delegator.run(first(), then(workspace=Workspace(mode="copy", path=project)))
-    assert shared.error
-    assert taken.error
-    assert (shared.error.code, shared.error.field) == ("shared_workspace", "tasks[1].needs")
-    assert (taken.error.code, taken.error.field) == ("bad_needs", "tasks[1].needs")
+        with pytest.raises(CallError) as shared:
+            await delegator.run(first(), then(workspace=project))
+        with pytest.raises(CallError) as taken:
+            await delegator.run(first(), then(workspace=Workspace(mode="copy", path=project)))
+    assert (shared.value.code, shared.value.field) == ("shared_workspace", "tasks[1].needs")
+    assert (taken.value.code, taken.value.field) == ("bad_needs", "tasks[1].needs")
     assert client.requests == []
 
 
@@ -441,7 +441,6 @@ async def test_links_large_and_many_files_of_an_earlier_task_are_left_out_and_co
 
 
 async def test_a_task_that_built_on_others_does_not_go_on_with_a_message(tmp_path: Path) -> None:
-    from delegate.types.errors import CallError
 
     client = children(First=[WRITE_A, "a"], Then=[WRITE_B, "b"])
     async with Delegator(client=client, home=tmp_path) as delegator:
@@ -535,9 +534,9 @@ async def test_a_runner_with_tools_of_its_own_has_no_scratch_folder(tmp_path: Pa
         return "done"
 
     async with Delegator(runner=runner, home=tmp_path) as delegator:
-        result = await delegator.run(Task(goal="x"), scratch=True)
-    assert result.error
-    assert (result.error.code, result.error.field) == ("no_scratch", "scratch")
+        with pytest.raises(CallError) as refused:
+            await delegator.run(Task(goal="x"), scratch=True)
+    assert (refused.value.code, refused.value.field) == ("no_scratch", "scratch")
 
 
 async def test_a_runner_with_tools_of_its_own_reads_in_its_prompt_what_was_given(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from delegate import Delegator, Task
+from delegate import CallError, Delegator, Task
 from delegate.child.job import Job
 from delegate.contract import DIALECTS, tool
 from delegate.policy.approvals import ApprovalAnswer, ApprovalRequest
@@ -137,9 +137,9 @@ async def test_a_runner_that_would_not_keep_to_a_role_is_refused() -> None:
         return "I am done."
 
     async with Delegator(runner=child, roles={"reviewer": {**REVIEWER, "read_only": True}}) as delegator:
-        result = await delegator.run(Task(goal="Review.", role="reviewer"))
-    assert result.error is not None
-    assert result.error.code == "no_role"
+        with pytest.raises(CallError) as refused:
+            await delegator.run(Task(goal="Review.", role="reviewer"))
+    assert refused.value.code == "no_role"
 
 
 async def test_a_call_cannot_set_instructions_or_a_role_where_there_is_none() -> None:

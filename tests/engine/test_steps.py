@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from delegate import Delegator, Task, TaskResult, Tool
+from delegate import CallError, Delegator, Task, TaskResult, Tool
 from delegate.models.providers.scripted import Scripted
 from delegate.testing import judge_reply
 from delegate.types.events import Event, as_json
@@ -135,18 +135,18 @@ async def test_steps_are_for_children_that_call_only_the_tools_of_their_job() ->
         return "done"
 
     async with Delegator(runner=work) as delegator:
-        result = await delegator.run(Task(goal="go", steps=True))
-    assert result.error
-    assert (result.error.code, result.error.field) == ("no_steps", "steps")
+        with pytest.raises(CallError) as refused:
+            await delegator.run(Task(goal="go", steps=True))
+    assert (refused.value.code, refused.value.field) == ("no_steps", "steps")
 
     def verify_step() -> str:
         """A tool of the host."""
         return ""
 
     async with Delegator(client=words([DONE]), tools=[Tool.from_function(verify_step)]) as delegator:
-        result = await delegator.run(Task(goal="go", steps=True))
-    assert result.error
-    assert result.error.code == "no_steps"
+        with pytest.raises(CallError) as refused:
+            await delegator.run(Task(goal="go", steps=True))
+    assert refused.value.code == "no_steps"
 
 
 async def test_a_model_cannot_ask_for_steps() -> None:

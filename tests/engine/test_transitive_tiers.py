@@ -1,11 +1,12 @@
 """Whole runs down to great-grandchildren: no requested model is above the tier of any ancestor."""
 
 import asyncio
+from functools import partial
 from typing import Any
 
 import pytest
 
-from delegate import Delegator, Parent, Task, TaskResult
+from delegate import CallError, Delegator, Parent, Task, TaskResult
 from delegate.models.catalog import Catalog
 from delegate.models.providers.scripted import Scripted
 from delegate.types import TIERS, Tier, Usage
@@ -167,10 +168,12 @@ class HandsOn:
     async def _call(self, arguments: Any) -> str:
         assert self.delegator
         task, claimed = Task(**arguments), Parent(tier="deep", model="gpt-6-astra", run_id="a run of my own")
-        awaited = await self.delegator.run(task, parent=claimed)
-        from_a_thread = await asyncio.to_thread(self.delegator.run_sync, task, parent=claimed)
-        for result in (awaited, from_a_thread):
-            self.codes.append(result.error.code if result.error else None)
+        for run in (self.delegator.run, partial(asyncio.to_thread, self.delegator.run_sync)):
+            try:
+                await run(task, parent=claimed)
+                self.codes.append(None)
+            except CallError as error:
+                self.codes.append(error.code)
         return "handed on"
 
 

@@ -29,7 +29,7 @@ from tests.support.model_server import Call, Fault, Reply
 
 CRITERION = "report: the report gives the answer"
 CANCEL_SECONDS = 20.0
-"""A canceled run that takes longer counts as hanging."""
+"""A cancelled run that takes longer counts as hanging."""
 RUN_SECONDS = 50.0
 WORLD_FIELDS = ("child", "judge", "parent", "own", "native", "turns", "reply")
 

@@ -212,7 +212,7 @@ async def test_without_a_person_nothing_that_needs_one_is_permitted() -> None:
         ([["end", "refusal"]], "failed", "refused", "refused"),
         ([["end", "max_tokens"]], "failed", "truncated", "cut off"),
         ([["end", "max_turn_requests"]], "max_steps", "max_steps", "as many"),
-        ([["end", "cancelled"]], "failed", "aborted", "canceled"),
+        ([["end", "cancelled"]], "failed", "aborted", "cancelled"),
     ],
 )
 async def test_an_agent_that_does_not_end_its_turn_fails(script: Script, status: str, code: str, message: str) -> None:

@@ -54,6 +54,10 @@ def calling(*calls: Call) -> Scripted:
     return Scripted(answer)
 
 
+def probe(tool: str) -> Any:
+    return {"kind": "probe", "tool": tool, "expr": "output.includes('nothing')"}
+
+
 @asynccontextmanager
 async def delegating(client: Scripted, servers: JsonObject, **options: Any) -> AsyncGenerator[Delegator]:
     async with Delegator(client=client, mcp_servers=servers, **options) as delegator:
@@ -102,6 +106,54 @@ async def test_a_receipt_criterion_names_a_tool_of_a_server(log: Path) -> None:
     verdict = result.results[0].verdict
     assert verdict is not None
     assert verdict.verdict == "PASS"
+
+
+@pytest.mark.parametrize("tools", [None, (), ("things.add",)], ids=str)
+@pytest.mark.parametrize("read_only", [["look"], "all"], ids=str)
+async def test_a_probe_calls_a_tool_that_the_settings_call_read_only(
+    log: Path, read_only: object, tools: tuple[str, ...] | None
+) -> None:
+    """Whichever of the server's tools the child may have, and also where it may have none."""
+    task = Task(goal="Look.", tools=tools, acceptance_criteria=[probe("things.look")])
+    async with delegating(calling(), {"things": stdio(log, read_only=read_only)}) as delegator:
+        run = await delegator.run(task)
+    assert run.error is None, run.error
+    verdict = run.results[0].verdict
+    assert verdict is not None
+    assert (verdict.verdict, verdict.criteria[0].source) == ("PASS", "check:c1")
+    assert lines(log).count("call look") == 1
+
+
+@pytest.mark.parametrize(
+    ("criterion", "code", "field", "said"),
+    [
+        ("things.add", "invalid_criterion", "acceptance_criteria[0]", "search_files, things.look, things.lost"),
+        ("other.look", "invalid_criterion", "acceptance_criteria[0]", "doesn't exist"),
+        ("things.lost", "unknown_tool", "acceptance_criteria[0]", "no tool 'things.lost'"),
+        ({"kind": "receipt", "calls": [{"tool": "things.lost"}]}, "unknown_tool", "acceptance_criteria[0]", "did you"),
+    ],
+    ids=str,
+)
+async def test_a_criterion_on_a_tool_that_changes_things_or_is_not_there_is_refused_before_anything_is_spent(
+    log: Path, criterion: Any, code: str, field: str, said: str
+) -> None:
+    client = calling()
+    task = Task(goal="Look.", acceptance_criteria=[probe(criterion) if isinstance(criterion, str) else criterion])
+    async with delegating(client, {"things": stdio(log, read_only=["look", "lost"])}) as delegator:
+        error = (await delegator.run(task)).error
+    assert error is not None
+    assert (error.code, error.field, client.requests) == (code, field, [])
+    assert said in f"{error.message} {error.hint}"
+
+
+async def test_a_probe_on_a_server_that_cannot_start_says_so() -> None:
+    client = calling()
+    fields = {"command": "/no/such/program", "read_only": "all"}
+    async with delegating(client, {"things": fields}) as delegator:
+        error = (await delegator.run(Task(goal="Look.", tools=(), acceptance_criteria=[probe("things.look")]))).error
+    assert error is not None
+    assert (error.code, client.requests) == ("mcp_server", [])
+    assert "No such file" in error.message
 
 
 async def test_a_server_over_http_gets_its_token_and_no_other_variable(
@@ -299,6 +351,18 @@ async def test_a_tool_that_its_server_lacks_is_refused_before_anything_is_spent(
     assert result.error is not None
     assert (result.error.code, result.error.field, client.requests) == ("unknown_tool", "tasks[1].tools[0]", [])
     assert "`things.look`" in (result.error.hint or "")
+
+
+async def test_a_criterion_about_a_tool_that_its_server_lacks_is_refused(log: Path) -> None:
+    client = Scripted(lambda request: "I am done.")
+    async with delegating(client, {"things": stdio(log)}) as delegator:
+        refused = await delegator.call({"goal": "Look.", "acceptance_criteria": ["never called: things.looks"]})
+        result = await delegator.call({"goal": "Look.", "acceptance_criteria": ["never called: things.look"]})
+    assert refused.error is not None
+    assert (refused.error.code, refused.error.field) == ("unknown_tool", "acceptance_criteria[0]")
+    assert "`things.look`" in (refused.error.hint or "")
+    assert result.results[0].verdict is not None
+    assert result.results[0].verdict.level == "proven"
 
 
 @pytest.mark.parametrize(

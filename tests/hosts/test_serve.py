@@ -146,11 +146,13 @@ async def test_without_the_token_nothing_is_answered_but_what_the_server_is() ->
     async with serving() as served:
         for token in ("", "b" * 32, TOKEN + "a", TOKEN[:-1], "ä" * 32):
             error = await served.ask("/v1/version", token=token, status=401)
-            assert error["error"]["code"] == "no_api_key"
+            assert error["error"]["code"] == "unauthorized"
+            assert "Authorization: Bearer TOKEN" in error["error"]["hint"]
         assert (await served.ask("/healthz", token="")) == {"status": "ok"}
         assert (await served.ask("/openapi.json", token=""))["openapi"] == "3.1.0"
         assert (await served.ask("/v1/version"))["wireVersion"] == "1.0.0"
-        await served.ask("/v1/version", status=421, Host="evil.example")
+        error = await served.ask("/v1/version", status=421, Host="evil.example")
+        assert (error["error"]["code"], "127.0.0.1" in error["error"]["hint"]) == ("wrong_host", True)
 
 
 async def test_a_running_child_is_sent_messages() -> None:
@@ -215,7 +217,7 @@ async def test_a_client_has_only_so_many_calls_running() -> None:
         for _ in range(2):
             await served.ask("/v1/calls", call, status=202)
         refused = await served.ask("/v1/calls", call, status=429)
-        assert "2 calls are running" in refused["error"]["message"]
+        assert (refused["error"]["code"], "2 calls" in refused["error"]["message"]) == ("too_many_calls", True)
         await served.ask("/v1/calls", call, token="b" * 32, status=202)
         gate.open.set()
         await served.delegator.background.join()
@@ -233,7 +235,7 @@ async def test_an_approval_is_listed_and_given() -> None:
         (one,) = asked
         assert (one["tool"], one["handle"], one["arguments"]["path"]) == ("write_file", running["handles"][0], "a.txt")
         unknown = await served.ask(f"/v1/approvals/{'0' * 64}", {"approved": True}, status=404)
-        assert "no call waits" in unknown["error"]["message"]
+        assert unknown["error"]["code"] == "unknown_approval"
         await served.ask(f"/v1/approvals/{one['sha256']}", {"approved": True, "by": "Ann"}, status=204)
         read = await served.ask(f"/v1/tasks/{running['handles'][0]}?wait_seconds=60")
         assert read["result"]["verdict"]["verdict"] == "PASS"
@@ -249,31 +251,49 @@ async def test_existing_work_is_judged(tmp_path: Path) -> None:
         assert "path" in refused["error"]["message"]
 
 
-WRONG: dict[str, tuple[str, Any, int, str]] = {
-    "no JSON": ("/v1/calls", b"{", 400, "not valid JSON"),
-    "no UTF-8": ("/v1/calls", b"\xff\xfe", 400, "not valid JSON"),
-    "deep": ("/v1/calls", b"[" * 100_000, 400, "not valid JSON"),
-    "another form": ("/v1/calls", [], 422, "the body"),
-    "a field too many": ("/v1/calls", {"call": TASK, "x": 1}, 422, "x: "),
-    "a long wait": ("/v1/calls", {"call": TASK, "wait_seconds": 1e9}, 422, "wait_seconds"),
-    "no wait": ("/v1/tasks/x?wait_seconds=nan", None, 422, "wait_seconds"),
-    "no path": ("/v1/x", None, 404, "Not Found"),
-    "no method": ("/v1/judge", None, 405, "Method Not Allowed"),
-    "too long": ("/v1/judge", b" " * (http.MAX_BODY_BYTES + 1), 413, "bytes"),
+WRONG: dict[str, tuple[str, Any, int, str, str]] = {
+    "no JSON": ("/v1/calls", b"{", 400, "invalid_json", "not valid JSON"),
+    "no UTF-8": ("/v1/calls", b"\xff\xfe", 400, "invalid_json", "not valid JSON"),
+    "deep": ("/v1/calls", b"[" * 100_000, 400, "invalid_json", "not valid JSON"),
+    "another form": ("/v1/calls", [], 422, "wrong_type", "the body should be an object, got []"),
+    "no call": ("/v1/calls", {}, 422, "wrong_type", "`call` is missing"),
+    "a call of another form": ("/v1/calls", {"call": 3}, 422, "wrong_type", "`call` should be an object, got 3"),
+    "a field too many": ("/v1/calls", {"call": TASK, "x": 1}, 422, "unknown_field", "`x` is not an allowed field"),
+    "a field that is mistyped": ("/v1/calls", {"call": TASK, "ask": 1}, 422, "unknown_field", "mean `asks`?"),
+    "a receipt of another form": (
+        "/v1/judge",
+        {"goal": "x", "acceptance_criteria": ["x"], "receipts": [3]},
+        422,
+        "wrong_type",
+        "`receipts[0]` should be an object, got 3",
+    ),
+    "a long wait": ("/v1/calls", {"call": TASK, "wait_seconds": 1e9}, 422, "wrong_type", "`wait_seconds`"),
+    "no wait": ("/v1/tasks/x?wait_seconds=nan", None, 422, "wrong_type", "`wait_seconds`"),
+    "an unknown query": ("/v1/tasks/x?wait_secs=1", None, 422, "unknown_field", "did you mean `wait_seconds`?"),
+    "no task": ("/v1/tasks/x", None, 404, "unknown_handle", "no record"),
+    "no task with messages": ("/v1/tasks/x/messages", None, 404, "unknown_handle", "no record"),
+    "no task to send to": ("/v1/tasks/x/messages", {"text": "x"}, 404, "unknown_handle", "no record"),
+    "no path": ("/v1/x", None, 404, "unknown_path", "Not Found"),
+    "no method": ("/v1/judge", None, 405, "wrong_method", "Method Not Allowed"),
+    "too long": ("/v1/judge", b" " * (http.MAX_BODY_BYTES + 1), 413, "too_large", "bytes"),
 }
 
 
 async def test_what_is_wrong_is_one_error_that_says_so() -> None:
     async with serving() as served:
-        for name, (path, body, status, said) in WRONG.items():
-            assert said in (await served.ask(path, body, status=status))["error"]["message"], name
+        for name, (path, body, status, code, said) in WRONG.items():
+            answer = await served.ask(path, body, status=status)
+            assert answer.keys() == {"error"}, name
+            assert (answer["error"]["code"], said in answer["error"]["message"]) == (code, True), (name, answer)
+            assert answer["error"]["hint"], name
+            assert "delegation" not in answer["error"]["hint"], name  # a tool that HTTP doesn't have
 
 
 async def test_a_refused_call_says_why_to_program_and_model() -> None:
     async with serving() as served:
         refused = await served.ask("/v1/calls", {"call": {"goal": ""}}, status=422)
-        assert refused["result"]["error"]["field"] == "goal"
-        assert "`goal` is empty" in refused["text"]
+        assert refused == json.loads(await served.delegator.answer({"goal": ""}))
+        assert (refused["error"]["code"], refused["error"]["field"]) == ("empty", "goal")
 
 
 async def test_the_document_says_what_is_sent_and_answered() -> None:
@@ -295,6 +315,7 @@ async def test_the_document_says_what_is_sent_and_answered() -> None:
         check("CallState", done)
         check("TaskState", await served.ask(f"/v1/tasks/{done['handles'][0]}"))
         check("Error", await served.ask("/v1/tasks/x", status=404))
+        check("Error", await served.ask("/v1/calls", {"call": {"goal": ""}}, status=422))
         check("Version", await served.ask("/v1/version"))
         headers = {"Authorization": f"Bearer {TOKEN}"}
         async with served.web.get(f"{served.url}/v1/tasks/{done['handles'][0]}/events", headers=headers) as stream:
@@ -451,9 +472,10 @@ def test_rpc_answers_each_line_and_names_what_is_wrong(home: Path) -> None:
     assert answers["1"]["result"]["package"] == "delegate-task"
     assert answers["two"]["result"]["verdict"] == "PASS"
     assert answers["3"]["error"]["code"] == "unknown_handle"
+    assert answers["4"]["error"]["code"] == "unknown_method"
     assert "no method 'fly'" in answers["4"]["error"]["message"]
     assert answers["5"]["error"]["field"] == "y"
-    assert answers["6"]["result"]["result"]["error"]["code"] == "empty"
+    assert answers["6"]["error"]["code"] == "empty"
     assert [json.loads(line)["error"]["code"] for line in done.stdout.splitlines() if '"id": null' in line] == [
         "invalid_json", "wrong_type"
     ]  # fmt: skip

@@ -11,7 +11,7 @@ import re
 import sys
 from pathlib import Path
 
-from delegate import Delegator, Event, Task
+from delegate import CallError, Delegator, Event, Task
 from delegate.models.providers.scripted import Scripted
 from delegate.types import Usage
 from delegate.types.ports import ChatReply, ChatRequest
@@ -54,8 +54,10 @@ async def main(home: Path, log: Path, how: str, handle: str = "") -> None:
     client = Scripted(answer)
     async with Delegator(client=client, home=home, tools=[act], on_event=note, max_steps=TURNS) as delegator:
         if how == "resumes":
-            result = await delegator.resume(handle)
-            print(result.error, flush=True)
+            try:
+                await delegator.resume(handle)
+            except CallError as error:
+                print(error, flush=True)
             return
         result = await delegator.run(Task(goal="Act."))
         await delegator.background.message(result.results[0].handle or "", "[first]")

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from delegate import Delegator, RunResult, Task
+from delegate import CallError, Delegator, RunResult, Task
 from delegate.models.providers.scripted import Scripted
 from delegate.types import JsonObject
 from delegate.types.ports import ChatReply, ChatRequest
@@ -49,9 +49,8 @@ async def resumed(
         assert (before["state"], before["result"]) == ("outcome_unknown", None)
         result = await delegator.resume(handle)
         record = await delegator.records.read(handle)
-        again = await delegator.resume(handle)
-    assert again.error
-    assert again.error.code == "cannot_resume"
+        with pytest.raises(CallError, match="it has ended"):
+            await delegator.resume(handle)
     assert record
     return result, record, client
 
@@ -137,6 +136,6 @@ async def test_only_a_lost_goal_can_be_resumed(home: Path) -> None:
     async with Delegator(client=Scripted(lambda request: "I looked."), home=home) as delegator:
         ended = (await delegator.run(Task(goal="x"))).results[0].handle or ""
         for handle, code in ((ended, "cannot_resume"), ("0" * 20 + "-0", "unknown_handle")):
-            result = await delegator.resume(handle)
-            assert result.error
-            assert result.error.code == code
+            with pytest.raises(CallError) as refused:
+                await delegator.resume(handle)
+            assert refused.value.code == code

@@ -51,9 +51,12 @@ async def resumed(home: Path, handle: str, client: Scripted, **options: Any) -> 
 
 async def refused(home: Path, handle: str, why: str, **options: Any) -> None:
     """It can't be resumed, and stays as it is."""
-    result, record = await resumed(home, handle, child(), **options)
-    assert result.error
-    assert (result.error.code, why in result.error.message) == ("cannot_resume", True), result.error.message
+    async with Delegator(client=child(), home=home, **options) as delegator:
+        with pytest.raises(CallError) as error:
+            await delegator.resume(handle)
+        record = await delegator.records.read(handle)
+    assert (error.value.code, why in error.value.message) == ("cannot_resume", True), error.value.message
+    assert record
     assert (record["state"], record["result"]) == ("outcome_unknown", None)
 
 
@@ -75,9 +78,8 @@ async def test_a_task_goes_on_with_its_files_its_receipts_and_a_verdict_of_its_o
     assert result.usage.model_calls == 3, "one before, two now"
     assert "You were interrupted while you worked on this" in told(client)
     assert "You called write_file" in told(client)
-    run, _ = await resumed(tmp_path, handle, child())
-    assert run.error
-    assert (run.error.code, run.error.message) == ("cannot_resume", f"{handle} can't be resumed: it has ended")
+    with pytest.raises(CallError, match=f"{handle} can't be resumed: it has ended"):
+        await resumed(tmp_path, handle, child())
 
 
 async def test_a_call_whose_end_is_not_known_is_named_and_never_made_again(tmp_path: Path) -> None:
@@ -117,7 +119,7 @@ async def test_what_was_lost_in_one_crash_is_still_known_after_the_next(tmp_path
 
 AGAIN = """
 import asyncio, sys
-from delegate import Delegator
+from delegate import CallError, Delegator
 from delegate.models.providers.scripted import Scripted
 from tests.killed.lost import killed, owner, running
 from tests.killed.tasks import tools
@@ -128,7 +130,10 @@ home, handle, log = sys.argv[1:]
 async def main():
     client = Scripted([Scripted.call("hang", what="second")])
     async with Delegator(client=client, home=home, tools=tools(log, lambda: handle)) as delegator:
-        print((await delegator.resume(handle)).error, flush=True)
+        try:
+            print((await delegator.resume(handle)).results, flush=True)
+        except CallError as error:
+            print(error, flush=True)
 
 asyncio.run(main())
 """
@@ -146,9 +151,8 @@ async def test_a_task_is_resumed_neither_while_it_runs_nor_by_two_processes_at_o
     log, home = tmp_path / "log", tmp_path / "home"
     with running(home, {}, [[["act", {"what": "x"}]]], log=str(log)) as handle:
         async with Delegator(client=child(), home=home, tools=tools(str(log))) as delegator:
-            result = await delegator.resume(handle)
-        assert result.error
-        assert result.error.message == f"{handle} can't be resumed: it is running"
+            with pytest.raises(CallError, match=f"{handle} can't be resumed: it is running"):
+                await delegator.resume(handle)
     with running_again(home, handle, log) as one, running_again(home, handle, log) as other:
         assert one.stdout
         assert other.stdout

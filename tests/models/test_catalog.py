@@ -264,7 +264,7 @@ prices = [{ input = 1, output = 2 }]
             GOOD + GOOD.replace('id = "a"', 'id = "b"\naliases = ["a"]'),
             "model b: aliases: 'a' is already a name of a; rename",
         ),
-        (GOOD.replace('"fast"', '"cheap"'), "mine.toml: model a: tier: Input should be 'deep', 'standard' or 'fast'"),
+        (GOOD.replace('"fast"', '"cheap"'), "mine.toml: model a: tier: should be 'deep', 'standard' or 'fast'"),
         (GOOD.replace('tier = "fast"\n', ""), "mine.toml: model a: tier: it is missing; add it"),
         (GOOD.replace("tools", "tool"), "mine.toml: model a: tools: it is missing"),
         (
@@ -277,9 +277,9 @@ prices = [{ input = 1, output = 2 }]
         ),
         (
             GOOD.replace("input = 1", "input = -1"),
-            "prices.0.input: Input should be greater than or equal to 0",
+            "prices.0.input: should be greater than or equal to 0",
         ),
-        (GOOD.replace("input = 1", "input = nan"), "model a: prices.0.input: Input should be a finite number"),
+        (GOOD.replace("input = 1", "input = nan"), "model a: prices.0.input: should be a finite number"),
         (
             GOOD.replace("[{ input = 1, output = 2 }]", "[{ input = 1, output = 2 }, { input = 3, output = 4 }]"),
             "model a: prices: two prices apply on the same day; end one with `until`",
@@ -290,7 +290,7 @@ prices = [{ input = 1, output = 2 }]
         ),
         ('[[models]]\nprovider = "x"', "mine.toml: model number 1: id: it is missing"),
         ("models = 3", "mine.toml: models must be a list of tables"),
-        ("models = [3]", "mine.toml: model number 1: table: Input should be"),
+        ("models = [3]", "mine.toml: model number 1: table: should be an object"),
         ("[settings]", "mine.toml: unknown key 'settings'"),
         ("models =", "mine.toml is not valid TOML: "),
     ],

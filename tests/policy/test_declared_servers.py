@@ -1,6 +1,7 @@
 """The setting `mcp_servers`: what it may say, whose word it is, and that nothing is loaded without it."""
 
 import json
+import re
 import subprocess
 import sys
 from importlib.util import find_spec
@@ -9,7 +10,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from delegate import Delegator, Task
+from delegate import CallError, Delegator, Task
 from delegate.cli.app import app
 from delegate.policy.mcp_servers import McpServer, read_mcp_json
 from delegate.policy.settings import load_settings
@@ -118,6 +119,6 @@ def test_without_servers_nothing_of_them_is_loaded() -> None:
 @pytest.mark.skipif(find_spec("mcp") is not None, reason="the SDK is installed here")
 async def test_a_server_without_the_sdk_says_what_to_install() -> None:
     async with Delegator(client=Scripted([]), mcp_servers={"files": {"command": "x"}}) as delegator:
-        result = await delegator.run(Task(goal="Look."))
-    assert result.error is not None
-    assert (result.error.code, "pip install 'delegate-task[mcp]'" in result.error.message) == ("mcp_server", True)
+        with pytest.raises(CallError, match=re.escape("pip install 'delegate-task[mcp]'")) as refused:
+            await delegator.run(Task(goal="Look."))
+    assert refused.value.code == "mcp_server"

@@ -109,6 +109,17 @@ def test_a_setting_with_a_structure_cannot_come_from_a_variable(name: str) -> No
         load_settings({variable(name): "x"})
 
 
+def test_a_path_in_the_settings_may_begin_with_the_home(home: Path, tmp_path: Path, monkeypatch: Any) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert load_settings({"DELEGATE_HOME": "~/del"}).home == tmp_path / "del"
+    assert load_settings({}, home="~/del").home == Delegator(home="~/del").settings.home == tmp_path / "del"
+    assert load_settings({"DELEGATE_HOME": "~nobody-has-this-name/x"}).home == Path("~nobody-has-this-name/x")
+    (tmp_path / "own.toml").write_text('home = "~/other"\n')
+    assert load_settings({"DELEGATE_CONFIG": "~/own.toml"}).home == tmp_path / "other"
+    monkeypatch.setenv("XDG_DATA_HOME", "~/data")
+    assert load_settings({}).home == tmp_path / "data" / "delegate"
+
+
 def test_the_options_for_type_checkers_are_the_settings() -> None:
     assert list(SettingsOptions.__annotations__) == list(Settings.model_fields)
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from delegate import Delegator, Task
+from delegate import CallError, Delegator, Task
 from delegate.models.providers.scripted import Scripted
 from delegate.types import Workspace
 from tests.support import warm
@@ -14,14 +14,16 @@ from tests.support import warm
 FULL_DISK = """
 import resource, sys
 from pathlib import Path
-from delegate import Delegator, Task
+from delegate import CallError, Delegator, Task
 from delegate.models.providers.scripted import Scripted
 
 client = Scripted(["never asked"])
 resource.setrlimit(resource.RLIMIT_FSIZE, (0, resource.RLIM_INFINITY))
 with Delegator(client=client, home=Path(sys.argv[1])) as delegator:
-    result = delegator.run_sync(Task(goal="x"))
-print(result.error.code, result.error.hint, len(client.requests))
+    try:
+        delegator.run_sync(Task(goal="x"))
+    except CallError as error:
+        print(error.code, error.hint, len(client.requests))
 """
 
 
@@ -111,8 +113,7 @@ async def test_a_batch_on_a_disk_that_fills_up_yields_what_it_paid_for_and_claim
 async def test_without_permission_to_write_no_child_starts(tmp_path: Path) -> None:
     client, shared = Scripted(["never asked"]), Workspace(mode="shared", path=tmp_path)
     async with Delegator(client=client, home=Path("/sys/delegate")) as delegator:
-        result = await delegator.run(Task(goal="x", workspace=shared))
-    assert result.error
-    assert result.error.code == "home_not_writable"
-    assert "/sys/delegate" in result.error.message
+        with pytest.raises(CallError, match="/sys/delegate") as refused:
+            await delegator.run(Task(goal="x", workspace=shared))
+    assert refused.value.code == "home_not_writable"
     assert client.requests == []

@@ -118,6 +118,7 @@ COMMANDS: Mapping[str, Ordinary] = {
     "node": Ordinary("node -e 'console.log(1)'", ("node",)),
     "node --test": Ordinary("echo 'require(\"node:test\")(\"x\", () => {})' > x.test.js && node --test", ("node",)),
     "a server and a client in node": Ordinary(_NODE_SERVER, ("node",)),
+    "tsx": Ordinary("echo 'console.log(1)' > x.ts && tsx x.ts", ("tsx",)),
     "npm init": Ordinary("npm init -y", ("npm",)),
     "npm test": Ordinary(f"{_PACKAGE} && npm test", ("npm",)),
     "npm install of a folder": Ordinary(f"{_PACKAGE} && npm install --no-audit --no-fund ./lib", ("npm",)),

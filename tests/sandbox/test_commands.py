@@ -381,6 +381,15 @@ async def test_a_command_that_fails_without_the_network_says_which_setting_opens
     assert ('network = "open"' in said) == noted
 
 
+async def test_a_program_that_needs_a_unix_socket_says_that_there_is_none(sandboxed: Commands, folder: Path) -> None:
+    if shutil.which("node") is None:
+        pytest.skip("node is not installed")
+    ran = await run(sandboxed, 'node -e \'require("net").createServer().listen("/tmp/x.pipe")\'', folder)
+    assert ran.exit_code != 0
+    assert "no Unix sockets here" in ran.stderr
+    assert "no Unix sockets here" not in (await run(sandboxed, "echo no; exit 1", folder)).stderr
+
+
 async def test_package_managers_do_not_try_for_long_without_the_network(sandboxed: Commands, folder: Path) -> None:
     names = "$npm_config_fetch_retries $PIP_RETRIES $CARGO_NET_RETRY $UV_OFFLINE"
     assert (await run(sandboxed, f"echo {names}", folder)).stdout == "0 0 0 1\n"

@@ -10,7 +10,7 @@ from delegate.sandbox.commands.confinement import Confinement
 from tests.sandbox.ordinary import COMMANDS, try_all
 
 PAGE = Path(__file__).resolve().parent.parent.parent / "docs" / "isolation.md"
-REFUSED = {"tmux", "Python's multiprocessing.Manager", "docker"}
+REFUSED = {"tmux", "tsx", "Python's multiprocessing.Manager", "docker"}
 """Where namespaces are permitted: they need Unix sockets. Docker would be a way out of the sandbox."""
 FEW = ("git add and commit", "files in /tmp", "find in /usr")
 WITHOUT = MechanismUnderTest("process", Confinement(None, subreaper=True), "host")
@@ -41,5 +41,5 @@ async def test_a_sandbox_lets_all_ordinary_commands_through_but_those_that_the_p
     refused = await _refused()
     assert {name: found - REFUSED for name, found in refused.items()} == {name: set[str]() for name in refused}
     page = PAGE.read_text(encoding="utf-8")
-    named = (f"Of {len(COMMANDS)} ordinary commands", "`tmux`", "`docker`", "`multiprocessing.Manager`")
+    named = (f"Of {len(COMMANDS)} ordinary commands", "`tmux`", "`docker`", "`tsx`", "`multiprocessing.Manager`")
     assert [words for words in named if words not in page] == []

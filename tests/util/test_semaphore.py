@@ -47,7 +47,7 @@ async def acquired(semaphore: FairSemaphore) -> AsyncGenerator[Permit]:
 
 
 class Holders:
-    """Tasks that acquire, hold and release the semaphore, or are canceled."""
+    """Tasks that acquire, hold and release the semaphore, or are cancelled."""
 
     def __init__(self, limit: int) -> None:
         self.semaphore = FairSemaphore(limit)

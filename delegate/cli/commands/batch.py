@@ -13,13 +13,14 @@ from rich.text import Text
 from delegate._util.cancellation import Cancellation
 from delegate.batch.backend import Backend
 from delegate.batch.batch import Batch
+from delegate.batch.results_file import ResultsFile
 from delegate.batch.sources import TaskFile
 from delegate.batch.templates import Templates
 from delegate.cli import exits
 from delegate.cli.input.options import Format, FormatOption, PlanOption, TierName, TraceOption
 from delegate.cli.input.recorded import complete_batch, run_id_of
 from delegate.cli.input.task_trust import refuse_untrusted, requests_of
-from delegate.cli.input.taskfile import located_tasks, read_schema, read_task, typed_criterion
+from delegate.cli.input.taskfile import located_tasks, read_schema, read_task
 from delegate.cli.screen.approvals import at_terminal
 from delegate.cli.screen.batch_plan import show
 from delegate.cli.screen.batch_progress import run_with_progress, summary
@@ -30,6 +31,7 @@ from delegate.delegator import Delegator, engine_of
 from delegate.policy.settings import Settings
 from delegate.types.errors import CallError
 from delegate.types.events import EventSink
+from delegate.types.short_forms import criterion_of
 
 
 class RerunName(StrEnum):
@@ -60,7 +62,7 @@ FailuresOption = Annotated[
     int | None, typer.Option(min=1, metavar="N", help="Start no more tasks after this many failures.")
 ]
 MinutesOption = Annotated[
-    float | None, typer.Option(min=0.01, help="Time limit of this session; tasks that are still running are canceled.")
+    float | None, typer.Option(min=0.01, help="Time limit of this session; tasks that are still running are cancelled.")
 ]
 EngineOption = Annotated[Literal["local", "ray"], typer.Option(help="local: in this process. ray: on a Ray cluster.")]
 ResumeOption = Annotated[
@@ -135,12 +137,14 @@ def batch(
             "tasks": str(tasks.absolute()) if tasks else None,
             "name": str(tasks),
             "goal": goal,
-            "criteria": [typed_criterion(text) for text in criteria or ()],
+            "criteria": [criterion_of(text) for text in criteria or ()],
             "output_schema": read_schema(output_schema) if output_schema else None,
             "fields": {name: value for name, value in fields.items() if value is not None},
             "skip_bad": skip_bad,
         }
         if plan:
+            if results is not None:
+                ResultsFile(results).refuse_existing()
             return _plan(_source(stored), max_cost, format, skip_bad=skip_bad)
         _raise_file_limit(concurrency)
         limits = {"max_cost_usd": max_cost, "max_minutes": max_minutes, "stop_after_failures": stop_after_failures}
@@ -246,8 +250,8 @@ def _source(options: dict[str, Any]) -> TaskFile:
 
 
 def _print(batch: Batch, format: Format) -> None:
-    names = ("total", "settled", "passed", "below_seen", "failed", "unjudged", "other", "bad_work")
+    names = ("total", "settled", "passed", "below_seen", "failed", "unjudged", "states", "bad_work")
     tally = {name: getattr(batch.tally, name) for name in (*names, "cost_known_usd", "unpriced")}
-    document = {"run_id": batch.run_id, **tally, "outcome_unknown": batch.tally.unknown, "stopped": batch.stopped}
+    document = {"run_id": batch.run_id, **tally, "stopped": batch.stopped}
     if not print_as_json(format, document):
         console().print(Prose(Text(summary(batch)), hang=2))

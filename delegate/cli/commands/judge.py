@@ -17,7 +17,7 @@ from delegate.cli.ci.logs import inert_markup, print_as_is
 from delegate.cli.ci.problems import in_repository, paths_of, problems
 from delegate.cli.input.documents import STDIN, name_of, read_text
 from delegate.cli.input.options import CriteriaOption, Format, TraceOption
-from delegate.cli.input.workfile import LocatedCriterion, read_criteria, read_receipts, to_task, with_location
+from delegate.cli.input.workfile import LocatedCriterion, at_criteria, read_criteria, read_receipts, to_task
 from delegate.cli.screen.output import console, print_as_json, print_json, refusals_as
 from delegate.cli.screen.screens import verdict_screen
 from delegate.cli.work import stoppable
@@ -177,10 +177,8 @@ def _verdict(task: Task, criteria: list[LocatedCriterion], trace: Path | None, *
             goal=task.goal, acceptance_criteria=task.acceptance_criteria, cancellation=cancellation, **work
         )
 
-    try:
+    with at_criteria(criteria):
         return stoppable(delegator, judging, trace=trace)
-    except CallError as error:
-        raise with_location(error, criteria) from None
 
 
 def _print_for_ci(verdict: Verdict, task: Task, files: list[Path], workspace: Path | None, format: JudgeFormat) -> None:

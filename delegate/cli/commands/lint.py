@@ -14,7 +14,7 @@ from delegate.cli.input.documents import STDIN, is_document, read_document, read
 from delegate.cli.input.options import Format, FormatOption
 from delegate.cli.input.task_trust import refuse_untrusted
 from delegate.cli.input.taskfile import read_task, read_tasks
-from delegate.cli.input.workfile import read_criteria, to_task, with_location
+from delegate.cli.input.workfile import at_criteria, read_criteria, to_task
 from delegate.cli.screen.output import console, print_as_json, refusals_as
 from delegate.judging.checks.can_fail import Trial, try_out
 from delegate.judging.reading.statements import declared, in_words
@@ -50,10 +50,11 @@ def lint(
 ) -> None:
     """Find criteria that can't fail, such as the command `pytest || true`.
 
-    Commands run in an empty folder and, if there is a workspace, in a copy of
-    it, each for at most 10 seconds and in a sandbox, unless the settings allow
-    them anywhere. A command that succeeds in each of them can't fail. Schemas,
-    expressions and patterns are tried on reports that say nothing.
+    Commands run in an empty folder, in a copy of the workspace, if there is
+    one, and in a folder with the files and words that they name, each for at
+    most 10 seconds and in a sandbox, unless the settings allow them anywhere. A
+    command that succeeds in each of them can't fail. Schemas, expressions and
+    patterns are tried on reports that say nothing.
 
     With --criteria, show whether each criterion of a file can fail, and what
     each criterion in words says it is about: `report: …`, `file PATH: …`,
@@ -151,10 +152,8 @@ def _task_of(criteria: Path, workspace: Path | None) -> Task:
     """A task with the criteria of a file. Raises CallError."""
     located = read_criteria(criteria)
     task = _in(to_task("lint", located), workspace)
-    try:
+    with at_criteria(located):
         refuse_undecidable(task, folder=workspace)
-    except CallError as error:
-        raise with_location(error, located) from None
     return task
 
 

@@ -9,13 +9,13 @@ from delegate.cli import PROGRAM, exits
 from delegate.cli.commands.run import print_any_result
 from delegate.cli.input.options import CriteriaOption, Format, FormatOption
 from delegate.cli.input.recorded import complete_run, records_of
-from delegate.cli.input.taskfile import typed_criterion
 from delegate.cli.screen.approvals import at_terminal
 from delegate.cli.screen.output import console, print_as_json, refusals_as
 from delegate.cli.work import stoppable
 from delegate.delegator import Delegator
 from delegate.types import RunResult, SentMessage
 from delegate.types.events import EventSink
+from delegate.types.short_forms import criterion_of
 
 _HandleArgument = typer.Argument(
     metavar="HANDLE", help="The handle of a task, or a run of one task.", autocompletion=complete_run
@@ -36,7 +36,7 @@ def message(
     own, and its result is printed. The work is judged by the same criteria as
     before; a task that has ended can get others with -c.
     """
-    new_criteria = [typed_criterion(text) for text in criteria] if criteria else None
+    new_criteria = [criterion_of(text) for text in criteria] if criteria else None
     terminal = at_terminal()
     delegator = Delegator(on_approval=terminal, on_question=terminal and terminal.answer)
 

@@ -16,11 +16,12 @@ from delegate.cli.input.options import CriteriaOption, Format, FormatOption, Pla
 from delegate.cli.input.recorded import records_of
 from delegate.cli.input.runner import RunnerEnvOption, RunnerOption, RunnerOutputOption, runner_of
 from delegate.cli.input.task_trust import refuse_untrusted, requests_of
-from delegate.cli.input.taskfile import read_schema, read_task, read_tasks, typed_criterion
+from delegate.cli.input.taskfile import read_schema, read_task, read_tasks
+from delegate.cli.input.workfile import at_criteria, read_criteria, validated
 from delegate.cli.screen.approvals import at_terminal
 from delegate.cli.screen.batch_plan import show
 from delegate.cli.screen.out import Out
-from delegate.cli.screen.output import print_result, print_result_as
+from delegate.cli.screen.output import print_result, print_result_as, refusals_as
 from delegate.cli.work import stoppable, work
 from delegate.delegator import Delegator
 from delegate.policy.settings import Settings, load_settings
@@ -33,6 +34,7 @@ from delegate.types.request import MAX_ATTEMPTS
 
 LONG_CHARS = 100_000
 """Characters of a goal and its context from which on a person is told of the cost: each call of a child sends them."""
+_NOT_OF_PROGRAMS = ("tier", "model", "tools", "max_steps", "max_cost_usd")
 _log = logging.getLogger(__name__)
 
 FolderOption = Annotated[
@@ -143,9 +145,9 @@ def run(
 
         -c 'json: total === 3'    the expression is true for the report's JSON
 
-        -c 'called: send_email'   the child called this tool successfully
+        -c 'called: run_shell'    the child called this tool successfully
 
-        -c 'never called: rm'     the child didn't call this tool
+        -c 'never called: fetch_url'  the child didn't call this tool
 
         -c 'rubric: code_change'  the judge's scores reach the rubric's threshold
 
@@ -153,7 +155,9 @@ def run(
 
         -c 'text: any sentence'   a sentence that isn't read as one of these forms
 
-        -c '{"kind": "shell", "command": "make", "exit_code": 2}'   as JSON
+        -c 'file a.md: is polite' a sentence about this file
+
+        -c '{"kind": "citations"}'   as JSON, like probe and json_schema
 
     A task file is a list of tasks, or an object with the list as `tasks`. A
     task has the fields goal, context, acceptance_criteria, deliverables,
@@ -188,10 +192,11 @@ def run(
     worker = runner_of(runner, runner_output, runner_env)
     if worktree and copy:
         raise typer.BadParameter("can't be used with --copy; leave out one of them", param_hint="--worktree")
+    given = read_criteria(None, criteria or ())
     workspace = {"mode": "worktree" if worktree else "copy" if copy else "shared", "path": folder or Path.cwd()}
     fields: dict[str, Any] = {
         "context": context,
-        "acceptance_criteria": criteria,
+        "acceptance_criteria": criteria and list(map(validated, given)),
         "output_schema": output_schema,
         "tier": tier,
         "model": model,
@@ -216,14 +221,14 @@ def run(
         raise typer.BadParameter("can only be used with --out", param_hint="--force")
     if file is not None:
         _refuse("--file", of_task, "write {} into the file")
-        tasks = read_tasks(file)
-    else:
-        tasks = (_task_from_options(goal, options),)
-    if plan:
-        _plan(tasks, file, worker, format)
-    if file is not None:
-        refuse_untrusted(file, _located(tasks), load_settings())
-    _run(tasks, format, worker, out, force=force, trace=trace)
+    with refusals_as(format), at_criteria(given, "the command line: row 1: "):
+        tasks = read_tasks(file) if file is not None else (_task_from_options(goal, options),)
+        _refuse_unusable(tasks, worker)
+        if plan:
+            _plan(tasks, file, worker, format)
+        if file is not None:
+            refuse_untrusted(file, _located(tasks), load_settings())
+        _run(tasks, format, worker, out, force=force, trace=trace)
 
 
 def _refuse(option: str, others: dict[str, Any], instead: str) -> None:
@@ -243,17 +248,15 @@ def _resume(text: str, format: Format) -> NoReturn:
         result = await delegator.resume(record["handle"], on_event=on_event, cancellation=cancellation)
         return record["task"]["goal"], result
 
-    goal, result = stoppable(delegator, resume)
+    with refusals_as(format):
+        goal, result = stoppable(delegator, resume)
     print_any_result(result, [goal], format)
     raise typer.Exit(exits.of_result(result))
 
 
 def print_any_result(result: RunResult, goals: Sequence[str], format: Format) -> None:
-    """Print a result. Raises CallError if nothing was run."""
     if format is not Format.pretty:
         print_result_as(format, result)
-    elif (error := result.error) is not None:
-        raise error.as_raised()
     else:
         print_result(result, goals)
 
@@ -263,8 +266,7 @@ def _task_from_options(goal: str | None, options: dict[str, Any]) -> Task:
         raise typer.BadParameter("give a goal, or a file of tasks with --file", param_hint="GOAL")
     if "output_schema" in options:
         options["output_schema"] = read_schema(options["output_schema"])
-    criteria = [typed_criterion(text) for text in options.get("acceptance_criteria", ())]
-    return read_task({"goal": goal, **options, "acceptance_criteria": criteria})
+    return read_task({"goal": goal, **options})
 
 
 def _run(
@@ -279,15 +281,10 @@ def _run(
     """Run the tasks, print the result, and copy the files of the children to `folder` if there is one."""
     settings, terminal = _raise_limits(load_settings(), tasks), at_terminal()
     for n, task in enumerate(tasks, start=1):
-        with located(f"task {n}" if len(tasks) > 1 else ""):
-            if runner is not None:
-                _refuse_limits_with_runner(task)
-            if task.workspace is not None and task.workspace.path is not None:
-                existing(task.workspace.path)
-    for n, task in enumerate(tasks, start=1):
         if (chars := len(task.goal) + len(task.context or "")) > LONG_CHARS:
-            delegator, source = Delegator(load_settings(), runner=runner), Listed([task], f"task {n}")
-            estimate = work(delegator, lambda _, plan=delegator.batches.plan, source=source: plan(source)).estimate
+            delegator = Delegator(load_settings(), runner=runner)
+            alone = Listed([task.model_copy(update={"needs": ()})], f"task {n}", is_call=True)
+            estimate = work(delegator, lambda _, plan=delegator.batches.plan, alone=alone: plan(alone)).estimate
             _log.warning(
                 f"task {n}: goal and context have {chars:,} characters, which each call of its child sends again (cost:"
                 f" {estimate}); to save cost, put long text into a file in the workspace and name it in the goal"
@@ -305,7 +302,7 @@ def _plan(tasks: Sequence[Task], file: Path | None, runner: CommandRunner | None
     """Print what would be run."""
     settings = load_settings()
     delegator = Delegator(_raise_limits(settings, tasks), runner=runner)
-    source = Listed(tasks, str(file) if file else "the command line")
+    source = Listed(tasks, str(file) if file else "the command line", is_call=True)
     plan = work(delegator, lambda _: delegator.batches.plan(source))
     show(plan, requests_of(file, _located(tasks), settings), format, file)
     raise typer.Exit
@@ -315,13 +312,17 @@ def _located(tasks: Sequence[Task]) -> Iterator[tuple[str, Task]]:
     return ((f"task {n}", task) for n, task in enumerate(tasks, start=1))
 
 
-def _refuse_limits_with_runner(task: Task) -> None:
-    """Raise CallError for fields that can't be enforced on a program, which makes its own model and tool calls."""
-    for field in ("tier", "model", "tools", "max_steps", "max_cost_usd"):
-        if getattr(task, field) is not None:
-            message = f"`{field}` can't be enforced with --runner, because the program calls its own model"
-            hint = "remove this field; pass it as an option of the program instead"
-            raise CallError("bad_task", message, field=field, hint=hint)
+def _refuse_unusable(tasks: Sequence[Task], runner: CommandRunner | None) -> None:
+    """Raise CallError for a folder that doesn't exist, or a limit on a program, which makes its own calls."""
+    for n, task in enumerate(tasks, start=1):
+        with located(f"task {n}" if len(tasks) > 1 else ""):
+            for field in _NOT_OF_PROGRAMS if runner is not None else ():
+                if getattr(task, field) is not None:
+                    message = f"`{field}` can't be enforced with --runner, because the program calls its own model"
+                    hint = "remove this field; pass it as an option of the program instead"
+                    raise CallError("bad_task", message, field=field, hint=hint)
+            if task.workspace is not None and task.workspace.path is not None:
+                existing(task.workspace.path)
 
 
 def _raise_limits(settings: Settings, tasks: Sequence[Task]) -> Settings:

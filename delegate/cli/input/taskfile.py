@@ -21,14 +21,6 @@ from delegate.types.faults import error_text, located
 from delegate.types.short_forms import criterion_of
 
 
-def typed_criterion(text: str) -> object:
-    """Parse a criterion written as text into the form that `Task` accepts. Raises CallError."""
-    try:
-        return criterion_of(text)
-    except CallError as error:
-        raise CallError("bad_task", error.message, field="acceptance_criteria", hint=error.hint) from None
-
-
 def read_criterion(data: object) -> AnyCriterion:
     """Validate a single criterion in the form that `Task` accepts. Raises CallError."""
     if isinstance(data, Mapping):
@@ -52,7 +44,7 @@ def read_task(data: object, *, where: str = "", base: Path | None = None) -> Tas
         fields = dict(cast("Mapping[str, object]", data))
         if isinstance(criteria := fields.get("acceptance_criteria"), list):
             listed = cast("list[object]", criteria)
-            fields["acceptance_criteria"] = [typed_criterion(one) if isinstance(one, str) else one for one in listed]
+            fields["acceptance_criteria"] = [criterion_of(one) if isinstance(one, str) else one for one in listed]
         _refuse_unknown(fields)
         try:
             task = Task.model_validate(fields)

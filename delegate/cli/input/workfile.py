@@ -2,19 +2,20 @@
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple, cast
 
 from pydantic import ValidationError
 
 from delegate.cli.input.documents import is_document, name_of, read_document, read_text
-from delegate.cli.input.taskfile import read_criterion, typed_criterion
+from delegate.cli.input.taskfile import read_criterion
 from delegate.judging.transcripts.messages import is_message, receipts_in
 from delegate.types import AnyCriterion, Receipt, Task
 from delegate.types.errors import CallError
 from delegate.types.faults import error_text, located
+from delegate.types.short_forms import criterion_of
 
 _FIELD = re.compile(r"acceptance_criteria\[(\d+)\]")
 _BULLET = re.compile(r"\s*[-*•]\s+")
@@ -40,16 +41,22 @@ def read_criteria(file: Path | None, texts: Sequence[str] = ()) -> list[LocatedC
 def to_task(goal: str, criteria: Sequence[LocatedCriterion]) -> Task:
     """The task with these criteria. Raises CallError with the location of an invalid criterion."""
     try:
-        return Task.model_validate({"goal": goal, "acceptance_criteria": tuple(map(_criterion, criteria))})
+        return Task.model_validate({"goal": goal, "acceptance_criteria": tuple(map(validated, criteria))})
     except ValidationError as error:
         raise CallError("invalid_criterion", error_text(error), field="acceptance_criteria") from None
 
 
-def with_location(error: CallError, criteria: Sequence[LocatedCriterion]) -> CallError:
-    """The error, with the location of the criterion if it is about one."""
-    if match := _FIELD.match(error.field or ""):
-        error.message = f"{criteria[int(match[1])].location}: {error.message}"
-    return error
+@contextmanager
+def at_criteria(criteria: Sequence[LocatedCriterion], before: str = "") -> Generator[None]:
+    """Let a CallError of the block about one of these criteria begin with its location, in place of `before`."""
+    try:
+        yield
+    except CallError as error:
+        match = _FIELD.match(error.field or "")
+        if match and int(match[1]) < len(criteria):
+            message = error.message.removeprefix(before).removeprefix(f"`{error.field}` is invalid: ")
+            error.message = f"{criteria[int(match[1])].location}: {message}"
+        raise
 
 
 def read_receipts(file: Path) -> list[Receipt]:
@@ -105,10 +112,11 @@ def _lines(name: str, text: str) -> Iterator[tuple[str, str]]:
 
 def typed(location: str, text: str) -> LocatedCriterion:
     with located(location):
-        return LocatedCriterion(location, typed_criterion(text))
+        return LocatedCriterion(location, criterion_of(text))
 
 
-def _criterion(criterion: LocatedCriterion) -> AnyCriterion:
+def validated(criterion: LocatedCriterion) -> AnyCriterion:
+    """The criterion. Raises CallError with its location if it is invalid."""
     with located(criterion.location):
         return read_criterion(criterion.data)
 

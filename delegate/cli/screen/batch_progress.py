@@ -21,6 +21,7 @@ from delegate.cli.screen.layout import Prose
 from delegate.cli.screen.progress import shown
 from delegate.cli.screen.screens import REASON_CHARS
 from delegate.contract.amounts import percent
+from delegate.contract.progress import WAITS
 from delegate.types.money import rough_usd, usd
 
 LINE_SECONDS = 5.0
@@ -94,6 +95,8 @@ class BatchProgress:
         parts = [f"{tally.settled} of {tally.total}", counts(tally)]
         judging = batch.running - batch.working
         parts += [f"{batch.working} working" + (f", {judging} judging" if judging else "")] if batch.running else []
+        if waits := +batch.waits:
+            parts[-1] += f" ({', '.join(f'{WAITS[reason]}: {n}' for reason, n in waits.items())})"
         seconds = max(self._clock() - batch.began, 0.001)
         parts += [_clock_time(seconds)]
         progress = tally.settled - batch.settled_before
@@ -109,25 +112,26 @@ def summary(batch: Batch) -> str:
     """The results of the batch, and how to resume it."""
     tally, results, run = batch.tally, batch.results_path, batch.run_id
     seconds = time.monotonic() - batch.began if batch.began else 0
-    lines = [f"{tally.settled} of {tally.total} done: {counts(tally)} · {costs(tally)} · {seconds:.1f} s"]
+    lines = [f"{tally.states['done']} of {tally.total} done: {counts(tally)} · {costs(tally)} · {seconds:.1f} s"]
     lines.append(f"run {run}" + (f" · results in {results}" if results else ""))
     if remaining := tally.total - tally.settled:
         why = f" ({one_line(batch.stopped, 300)})" if batch.stopped else ""
         lines += [f"{remaining} not started{why}", f"resume with: {PROGRAM} batch --resume {run}"]
     if tally.failed:
         lines.append(f"why they failed: {PROGRAM} show {run} --failed")
-    if tally.unknown:
-        rerun = f"{PROGRAM} batch --resume {run} --rerun unknown"
-        lines += [f"{tally.unknown} with an unknown outcome", f"run again with: {rerun}"]
+    if tally.states["outcome_unknown"]:
+        lines.append(f"run again with: {PROGRAM} batch --resume {run} --rerun unknown")
     return "\n".join(lines)
 
 
 def counts(tally: Tally) -> str:
-    """The number of tasks per kind of outcome."""
+    """The number of tasks with a result by their verdicts, and of those without one by their states."""
     below = f" ({tally.below_seen} below seen)" if tally.below_seen else ""
     numbers = [(tally.passed, f"PASS{below}"), (tally.failed, "FAIL")]
-    numbers += [(n, word) for n, word in ((tally.unjudged, "without criteria"), (tally.other, "other")) if n]
-    return ", ".join(f"{n} {word}" for n, word in numbers)
+    incomplete = tally.states["done"] - tally.passed - tally.failed - tally.unjudged
+    numbers += [(n, word) for n, word in ((tally.unjudged, "without criteria"), (incomplete, "not completed")) if n]
+    states = [(n, state) for state, n in sorted(tally.states.items()) if state != "done"]
+    return " · ".join(", ".join(f"{n} {word}" for n, word in part) for part in (numbers, states) if part)
 
 
 def costs(tally: Tally) -> str:

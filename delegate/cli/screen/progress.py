@@ -14,22 +14,14 @@ from rich.tree import Tree
 
 from delegate._util.fencing import one_line
 from delegate.contract.amounts import counted
+from delegate.contract.progress import WAITS
 from delegate.types import Level
-from delegate.types.events import Event, EventSink, WaitReason
+from delegate.types.events import Event, EventSink
 
 _ENDS = {"PASS": ("✓ PASS", "bold green"), "FAIL": ("✗ FAIL", "bold red"), "no criteria": ("• done", "bold yellow")}
 _SPIN = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 _TITLE_CHARS = 100
 _STEP_CHARS = 40
-_WAITS: dict[WaitReason, str] = {
-    "rate_limit": "rate limit",
-    "retry": "retry of a failed call",
-    "permit": "other children",
-    "budget": "budget",
-    "approval": "your approval",
-    "question": "an answer",
-    "needs": "other tasks",
-}
 _LEAST_TITLE = 6
 """Columns that a title keeps, however narrow the terminal is."""
 
@@ -116,7 +108,7 @@ class RunProgress:
             case "child.text":
                 branch.doing = _short(event.text) or branch.doing
             case "child.waiting":
-                branch.doing = "thinking" if event.seconds is not None else f"waiting ({_WAITS[event.reason]})"
+                branch.doing = "thinking" if event.seconds is not None else _short(WAITS[event.reason])
             case "child.tool.started":
                 branch.doing = _short(event.text)
             case "child.tool":
@@ -130,7 +122,7 @@ class RunProgress:
                 branch.checks.append(event.outcome)
                 branch.doing = _short(f"check: {event.text}: {event.outcome}")
             case "judge.waiting" if event.seconds is None:
-                branch.doing = f"waiting to be judged ({_WAITS[event.reason]})"
+                branch.doing = _short(f"judge {WAITS[event.reason]}")
             case "judge.asked" | "judge.waiting":
                 branch.doing = f"asking {_short(event.model)} to judge"
             case "verdict":

@@ -33,7 +33,7 @@ class HermesClient:
     """A chat client that calls models through Hermes: for children the parent's, for judges `auxiliary.judge`.
 
     If that one isn't selected, judges run on the parent's model, too. If a model fails, Hermes falls back to another
-    one; the reply and the verdict name the model that answered. A canceled call continues in its thread until its
+    one; the reply and the verdict name the model that answered. A cancelled call continues in its thread until its
     timeout, and its answer is ignored.
     """
 

@@ -7,6 +7,7 @@ from pydantic import Field, ValidationError
 from delegate.hosts.hermes.compat import config
 from delegate.types import Value
 from delegate.types.errors import ConfigError
+from delegate.types.faults import problem_of
 
 
 class Options(Value):
@@ -41,4 +42,4 @@ def options_of(plugin: str) -> Options:
     except ValidationError as error:
         first = error.errors()[0]
         path = ".".join(("plugins.entries", plugin, "config", *(str(part) for part in first["loc"])))
-        raise ConfigError(f"config.yaml: {path}: {first['msg']}") from None
+        raise ConfigError(f"config.yaml: {path}: {problem_of(first)}") from None

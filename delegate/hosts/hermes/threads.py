@@ -13,12 +13,12 @@ T = TypeVar("T")
 
 
 class WorkThread(Generic[T]):
-    """A daemon thread that runs `work` in the caller's context. Canceling an await of `result` doesn't stop it."""
+    """A daemon thread that runs `work` in the caller's context. Cancelling an await of `result` doesn't stop it."""
 
     def __init__(self, work: Callable[[], T], name: str) -> None:
         self._work = work
         self._done = Future[T]()
-        self._done.set_running_or_notify_cancel()  # from now on, it can't be canceled
+        self._done.set_running_or_notify_cancel()  # from now on, it can't be cancelled
         self.result = asyncio.wrap_future(self._done)
         context = contextvars.copy_context()
         self._thread = threading.Thread(target=context.run, args=(self._run,), name=name, daemon=True)

@@ -140,7 +140,7 @@ def runner(make: Callable[[list[BaseTool]], Graph]) -> ChildRunner:
     return AgentRunner(
         _ChildRecorder,
         lambda job, recorder: _play(make([_langchain_tool(one) for one in job.tools]), job, recorder),
-        is_whole=False,
+        gives_job_tools=True,
     )
 
 

@@ -39,7 +39,7 @@ async def serve_http(
     cancellation: Cancellation | None = None,
     keep: bool = False,
 ) -> None:
-    """Serve at `PATH` on `listener` until canceled, then stop all running calls and close the listener.
+    """Serve at `PATH` on `listener` until cancelled, then stop all running calls and close the listener.
 
     Args:
         server: the server that `server()` returned.

@@ -36,7 +36,7 @@ _ROOTS = "roots"
 _APPROVAL = "approval"
 """The name under which such a client is asked for an approval."""
 DISCONNECTED = "delegate.disconnected"
-"""The key in an HTTP request's scope for the `Cancellation` that is canceled when the request ends."""
+"""The key in an HTTP request's scope for the `Cancellation` that is cancelled when the request ends."""
 
 
 def server(

@@ -33,7 +33,7 @@ async def serve_stdio(
     *,
     before_end: Callable[[], Awaitable[None]] | None = None,
 ) -> None:
-    """Serve one client until it closes stdin, or until canceled. Both stop all running calls.
+    """Serve one client until it closes stdin, or until cancelled. Both stop all running calls.
 
     Args:
         server: the server that `server()` returned.
@@ -58,7 +58,7 @@ async def serve_stdio(
 class _Lines:
     """Reads and writes messages, one per line, with the few methods that the SDK uses of its streams.
 
-    Unlike the SDK's own reader, it can be canceled while it waits. What the SDK couldn't read is answered here, because
+    Unlike the SDK's own reader, it can be cancelled while it waits. What the SDK couldn't read is answered here, since
     the SDK doesn't, and its sender may wait for an answer.
     """
 

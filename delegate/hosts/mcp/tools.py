@@ -56,7 +56,7 @@ class ToolRequest:
     report_progress: ProgressCallback | None = None
     """None if the client didn't request progress."""
     disconnected: Cancellation | None = None
-    """Canceled when nobody can read the answer any more; None if the SDK cancels the handler itself."""
+    """Cancelled when nobody can read the answer any more; None if the SDK cancels the handler itself."""
     as_task: Callable[[str, Delegation, Callable[[], Awaitable[JsonObject]]], JsonObject] | None = None
     """Turns a call into a task of the protocol, given its client and what makes its result. None if the client doesn't
     support them.

@@ -108,7 +108,7 @@ def runner(agent: Agent[Any], *, context: Any = None, run_config: RunConfig | No
         alone = not all(one.parallel for one in job.tools)
         return await _play(job, recorder, child, context, run_config, one_tool_at_a_time=alone)
 
-    return AgentRunner(_ChildRecorder, play, is_whole=False)
+    return AgentRunner(_ChildRecorder, play, gives_job_tools=True)
 
 
 def child(

@@ -107,7 +107,7 @@ def runner(agent: AbstractAgent[Any, Any], *, deps: Any = None) -> ChildRunner:
     return AgentRunner(
         lambda job: _ChildRecorder(job, {one.name for one in job.tools}),
         lambda job, recorder: _play(agent, job, recorder, deps, [_framework_tool(one) for one in job.tools]),
-        is_whole=False,
+        gives_job_tools=True,
     )
 
 

@@ -36,11 +36,10 @@ from starlette.routing import Route
 from delegate import contract
 from delegate._util.fencing import one_line
 from delegate.contract.brief import criteria_in
-from delegate.engine.error_mapping import error_detail
 from delegate.hosts.progress import line
 from delegate.hosts.serve.service import CallRequest, MessageRequest, Service, TaskState, TooMany, parse
 from delegate.hosts.stream import steps
-from delegate.types import ErrorDetail, TaskResult
+from delegate.types import TaskResult
 from delegate.types.errors import CallError, DelegateError
 from delegate.types.events import EventSink
 
@@ -185,8 +184,6 @@ class _Handler(RequestHandler):
                 return await self._send(client, handle, call)
             parent = {"run_id": message.context_id or None}
             state = await self._service.call(client, parse(CallRequest, {"call": call, "parent": parent, "asks": True}))
-        if state.result is not None and (error := state.result.error) is not None:
-            _refuse(error)
         if not state.handles:
             raise InternalError("the task is not on record, so nothing can be said about it")
         return state.handles[0]
@@ -321,12 +318,8 @@ def _errors() -> Generator[None]:
     except CallError as error:
         if error.code == "unknown_handle":
             raise TaskNotFoundError from None
-        _refuse(error_detail(error))
+        text = f"{error.message} ({error.hint})" if error.hint else error.message
+        data = {"code": str(error.code), "field": error.field or "", "hint": error.hint or ""}
+        raise InvalidParamsError(text, data) from None
     except DelegateError as error:
         raise InternalError(str(error)) from None
-
-
-def _refuse(error: ErrorDetail) -> NoReturn:
-    """Say what is wrong with a message, and how to fix it. Raises InvalidParamsError."""
-    text = f"{error.message} ({error.hint})" if error.hint else error.message
-    raise InvalidParamsError(text, {"code": error.code, "field": error.field or "", "hint": error.hint or ""})

@@ -24,7 +24,7 @@ from delegate.delegator import Delegator
 from delegate.hosts.serve import openapi
 from delegate.hosts.serve.operations import ANSWER, OPERATIONS, Operation, error_body, parse_json
 from delegate.hosts.serve.scoring import WireError
-from delegate.hosts.serve.service import MAX_OPEN, CallState, Service, TooMany
+from delegate.hosts.serve.service import MAX_OPEN, CallState, Service
 from delegate.hosts.web import LOOPBACK, UNAUTHORIZED, OpenRequests, WebServer, client_of, listen
 from delegate.types import ErrorDetail
 from delegate.types.errors import CallError, ConfigError, DelegateError
@@ -35,7 +35,7 @@ MAX_BODY_BYTES = 16 * MAX_CALL_CHARS
 """How long a request may be: reports and receipts to be judged are longer than calls."""
 _FREE = ("/openapi.json", "/healthz", "/.well-known/agent-card.json")
 """What needs no token."""
-_STATUS: Mapping[str, int] = {"unknown_handle": 404, "invalid_json": 400, "too_large": 413}
+_STATUS = {"invalid_json": 400, "unknown_handle": 404, "unknown_approval": 404, "too_large": 413, "too_many_calls": 429}
 """The status of refusals, by their code; 422 for all others."""
 
 
@@ -73,7 +73,7 @@ async def serve(
     a2a: bool = False,
     cancellation: Cancellation | None = None,
 ) -> None:
-    """Serve on `listener` until canceled, then stop all running calls and close the listener.
+    """Serve on `listener` until cancelled, then stop all running calls and close the listener.
 
     Args:
         delegator: Runs the tasks.
@@ -139,19 +139,20 @@ class _App:
         host = Headers(scope=scope).get("host", "")
         host = host.partition("]")[0] + "]" if host.startswith("[") else host.partition(":")[0]
         if self._names and host not in self._names:
-            return _error(421, ErrorDetail(code="wrong_type", message="this server has another name", field="Host"))
+            hint = f"address the server as {' or '.join(self._names)}"
+            return _error(421, ErrorDetail(code="wrong_host", message="this is another host", field="Host", hint=hint))
         if scope["path"] in _FREE:
             return None
         client = client_of(scope, self._tokens)
         if client is None:
-            detail = ErrorDetail(code="no_api_key", message=UNAUTHORIZED)
+            detail = ErrorDetail(code="unauthorized", message="the token is missing or wrong", hint=UNAUTHORIZED)
             return _error(401, detail, {"WWW-Authenticate": "Bearer"})
         scope["user"] = SimpleUser(client)
         return None
 
 
 def _limited(receive: Receive) -> Receive:
-    """Receive a body, up to a length. Longer ones raise HTTPException."""
+    """Receive a body, up to a length. Longer ones raise CallError."""
     left = MAX_BODY_BYTES
 
     async def limited() -> Message:
@@ -159,7 +160,7 @@ def _limited(receive: Receive) -> Receive:
         message = await receive()
         left -= len(message.get("body", b""))
         if left < 0:
-            raise HTTPException(413, f"the body has over {MAX_BODY_BYTES:,} bytes")
+            raise CallError("too_large", f"the body has over {MAX_BODY_BYTES:,} bytes", hint="send less")
         return message
 
     return limited
@@ -173,17 +174,14 @@ def _route(service: Service, operation: Operation) -> Route:
     method, path = operation.path.split()
 
     async def endpoint(request: Request) -> Response:
-        fields = operation.names.model_fields
-        names = {name: value for name, value in request.query_params.items() if name in fields} | request.path_params
+        names = dict(request.query_params) | request.path_params
         body = parse_json(await request.body(), "body") if operation.body else None
         answer = await operation.answer(service, request.user.display_name, names, body)
         if operation.is_stream:
             return StreamingResponse(_sse(answer), media_type="text/event-stream", headers=_UNBUFFERED)
         if answer is None:
             return Response(status_code=204)
-        refused = isinstance(answer, CallState) and answer.result and answer.result.error
-        running = isinstance(answer, CallState) and answer.state != "done"
-        status = 202 if running else 422 if refused else 200
+        status = 202 if isinstance(answer, CallState) and answer.state != "done" else 200
         return Response(ANSWER.dump_json(answer, by_alias=True), status, media_type="application/json")
 
     return Route(path, endpoint, methods=[method])
@@ -210,17 +208,18 @@ async def _refused(request: Request, error: Exception) -> Response:
     status, headers = 503, None
     if isinstance(error, WireError):
         status = error.status
-    elif isinstance(error, TooMany):
-        status, headers = 429, {"Retry-After": "1"}
     elif isinstance(error, CallError):
-        status = _STATUS.get(str(error.code), 422)
+        status = _STATUS.get(error.code, 422)
+        headers = {"Retry-After": "1"} if status == 429 else None
     return JSONResponse(error_body(error), status, headers)
 
 
 async def _http_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
-    code = "too_large" if error.status_code == 413 else "wrong_type"
-    detail = ErrorDetail(code=code, message=f"{request.method} {request.url.path}: {error.detail}")
+    code, hint = "wrong_method", f"use {(error.headers or {}).get('Allow')}"
+    if error.status_code == 404:
+        code, hint = "unknown_path", "the paths are in /openapi.json"
+    detail = ErrorDetail(code=code, message=f"{request.method} {request.url.path}: {error.detail}", hint=hint)
     return _error(error.status_code, detail, error.headers)
 
 

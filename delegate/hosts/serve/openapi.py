@@ -57,8 +57,6 @@ def _paths(schemas: Schemas) -> Json:
         paths.setdefault(path, {})[verb.lower()] = _operation(one, schemas)
     responses = paths["/v1/calls"]["post"]["responses"]
     responses["202"] = {**responses["200"], "description": "Its tasks still run."}
-    refused = _content({"oneOf": [_ref("Error"), _ref("CallState")]})
-    responses["422"] = {**refused, "description": "The call was refused: by its form, or as its result says."}
     paths["/v1/tasks/{handle}/events"]["get"]["responses"]["200"] = {
         "description": "Server-sent events: the data of each is an event, and the last one is `end`.",
         "content": {"text/event-stream": {"schema": _ref("Event")}},

@@ -52,7 +52,7 @@ async def _answer(service: Service, line: str, emit: Emit) -> None:
         id, method, params = fields.get("id"), str(fields.get("method")), fields.get("params")
         if (operation := _BY_METHOD.get(method)) is None:
             hint = f"use one of {', '.join(_BY_METHOD)}"
-            raise CallError("wrong_type", f"there is no method {method!r:.60}", field="method", hint=hint)
+            raise CallError("unknown_method", f"there is no method {method!r:.60}", field="method", hint=hint)
         given = cast("JsonObject", params) if isinstance(params, dict) else {}
         names = {name: value for name, value in given.items() if name in operation.names.model_fields}
         body = {name: value for name, value in given.items() if name not in names}

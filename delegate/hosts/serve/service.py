@@ -34,7 +34,7 @@ from delegate.types import (
 )
 from delegate.types.errors import CallError
 from delegate.types.events import as_json
-from delegate.types.faults import error_text
+from delegate.types.faults import error_text, path_of
 
 M = TypeVar("M", bound=BaseModel)
 
@@ -153,9 +153,10 @@ def parse(model: type[M], data: object) -> M:
         return model.model_validate(data)
     except ValidationError as error:
         first = error.errors()[0]
-        path = ".".join(str(part) for part in first["loc"])
-        message = f"{path or 'the body'}: {first['msg'].removeprefix('Value error, ')}"
-        raise CallError("wrong_type", message, field=path or None, hint="see the OpenAPI document") from None
+        path = path_of(first)
+        code = "unknown_field" if first["type"] == "extra_forbidden" else "wrong_type"
+        message = f"{'' if path else 'the body '}{error_text(error, list(model.model_fields))}"
+        raise CallError(code, message, field=path or None, hint="see the OpenAPI document") from None
 
 
 class TooMany(CallError):
@@ -163,7 +164,7 @@ class TooMany(CallError):
 
     def __init__(self, most: int) -> None:
         hint = "wait until one of them has ended, or stop one"
-        super().__init__("budget_exceeded", f"{most} calls are running already", hint=hint)
+        super().__init__("too_many_calls", f"{most} calls are running already", hint=hint)
 
 
 @dataclass(slots=True)
@@ -215,7 +216,7 @@ class Service:
     async def call(self, client: str, body: CallRequest) -> CallState:
         """Call delegate_task. Its tasks run in the background.
 
-        Raises TooMany; a call that is refused has a result that says why.
+        Raises TooMany, and CallError for a call that can't be executed.
         """
         known, parent = self._clients[client], body.parent
         if not self._shared and parent.run_id is not None:  # the same id of another client is another run
@@ -237,6 +238,8 @@ class Service:
             del known.runs[next(iter(known.runs))]
         if await delegation.wait(body.wait_seconds, or_question=True):
             returned = await delegation
+            if returned.error is not None:
+                raise returned.error.as_raised()
             text = self._delegator.render(returned)
             return CallState(state="done", handles=list(delegation.handles), result=returned, text=text)
         state = "needs_input" if delegation.questions else "running"
@@ -278,6 +281,8 @@ class Service:
     async def messages(self, client: str, handle: str) -> list[SentMessage]:
         """What became of the messages to a child."""
         self._check(client, handle)
+        if await self._delegator.records.read(handle) is None:
+            raise readback.unknown_handle()
         return await self._delegator.background.messages(handle)
 
     async def events(self, client: str, handle: str) -> AsyncGenerator[JsonObject]:
@@ -288,7 +293,7 @@ class Service:
         """
         delegation = self.delegation(client, handle)
         if delegation is None:
-            raise CallError("unknown_handle", "the events of this task aren't kept any more", field="handle")
+            raise CallError("unknown_handle", "its events aren't kept any more", field="handle", hint="read the task")
         return (as_json(event) async for event in delegation.events())
 
     def delegation(self, client: str, handle: str) -> Delegation | None:
@@ -345,7 +350,7 @@ class Service:
         """
         asked = self._clients[client].asked
         if sha256 not in asked:
-            raise CallError("unknown_handle", "no call waits for this approval", field="sha256", hint="list them")
+            raise CallError("unknown_approval", "no call waits for it", field="sha256", hint="list the approvals")
         _, future = asked.pop(sha256)
         if not future.done():
             future.set_result(ApprovalAnswer(**dict(body), sha256=sha256))

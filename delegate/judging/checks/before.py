@@ -5,7 +5,9 @@ work.
 import asyncio
 from collections.abc import Sequence
 from contextlib import suppress
+from functools import partial
 
+from delegate._util.threads import run_in_thread
 from delegate.sandbox.commands.commands import SANDBOXES, Commands
 from delegate.sandbox.workspace.folder import Folder
 from delegate.sandbox.workspace.snapshot import copy_of
@@ -24,7 +26,7 @@ class ChecksBefore:
         self._author: Author = author
         self._criteria = [criterion for criterion in task.criteria if isinstance(criterion, ShellCriterion)]
         self._running: dict[str, asyncio.Task[bool | None]] = {}
-        self._on_nothing: dict[str, bool] = {}
+        self._everywhere: dict[str, bool] = {}
         self._few = asyncio.Semaphore(1)
 
     def start(self) -> None:
@@ -40,25 +42,28 @@ class ChecksBefore:
         return None if running is None else await asyncio.shield(running)
 
     def cannot_fail(self, criterion: ShellCriterion) -> bool:
-        """Whether the command succeeds in an empty folder too. Known once `held` is."""
-        return self._on_nothing.get(criterion.id or "", False)
+        """Whether the command succeeds in an empty folder and in one with what it names. Known once `held` is."""
+        return self._everywhere.get(criterion.id or "", False)
 
     async def _succeeds(self, criterion: ShellCriterion) -> bool | None:
         before = self._folder.before
         async with self._few:
             held = await self._run(criterion, is_empty=before is None)
             if held:
-                on_nothing = held if before is None else await self._run(criterion, is_empty=True)
-                self._on_nothing[criterion.id or ""] = bool(on_nothing)
+                on_nothing = before is None or await self._run(criterion, is_empty=True)
+                everywhere = on_nothing and await self._run(criterion, is_empty=True, fill=True)
+                self._everywhere[criterion.id or ""] = bool(everywhere)
             return held
 
-    async def _run(self, criterion: ShellCriterion, *, is_empty: bool) -> bool | None:
+    async def _run(self, criterion: ShellCriterion, *, is_empty: bool, fill: bool = False) -> bool | None:
+        from delegate.judging.checks.can_fail import filled  # loaded only where there is a command
+
         try:
             if await self._commands.mechanism() not in SANDBOXES:
                 return None
             async with copy_of(None if is_empty else self._folder.before, self._folder.copies) as tree:
                 result = await self._commands.run_check(
-                    criterion.command,
+                    await run_in_thread(partial(filled, tree, criterion.command)) if fill else criterion.command,
                     cwd=self._folder.root,
                     timeout_seconds=criterion.timeout_seconds,
                     author=self._author,

@@ -1,5 +1,5 @@
-"""Finds out by trying whether a criterion can fail: commands in an empty folder and on the files of before, conditions
-on reports that say nothing.
+"""Finds out by trying whether a criterion can fail: commands in an empty folder, on the files of before and in a folder
+with what they name, conditions on reports that say nothing.
 
 What succeeds wherever it is tried can't fail, as far as that can be known: `pytest || true`, `.*`, `{}`. Commands run
 in copies, so that the user's files don't change, in a sandbox unless the settings allow them anywhere, with the network
@@ -12,7 +12,7 @@ import re
 import tempfile
 import threading
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -57,6 +57,7 @@ _RICH = """The quick brown fox, 12.5 (and) [more]: {"a": 1};
 """
 """A text with a little of everything, on which fails what asks for the absence of something, such as of commas."""
 _REGEX_SECONDS = 1.0
+_COMMON = ("x.py", "test_x.py", "x.js", "x.test.js", "x.json", "x.sh", "x.md", "x.txt", "x.csv", "x.yaml", "x.toml")
 _WITHOUT_WORK = "it succeeds in an empty folder"
 
 
@@ -67,7 +68,7 @@ class Trial:
     can_fail: bool | None
     how: str
     held_before: bool = False
-    """Whether a command that can fail succeeds on the files of before: it shows nothing unless that is to stay so."""
+    """Whether a command that can fail succeeds without any work: it shows nothing unless that is to stay so."""
 
 
 async def try_out(
@@ -102,17 +103,16 @@ async def try_out(
 async def refuse_vacuous(
     task: Task, commands: Commands | None, *, author: Author, folder: Path | None, is_start: bool = True
 ) -> None:
-    """Raise CallError for the first criterion that can't fail. Without `commands`, only conditions on the report or a
-    file are tried.
-    """
-    given = task.acceptance_criteria
-    if commands is None:
-        tried = [await _try_condition(one, task.goal) if isinstance(one, CONDITIONS) else None for one in given]
+    """Raise CallError for the first criterion that can't fail. Without `commands`, only conditions are tried."""
+    if commands is not None:
+        trials = await try_out(task, commands, author=author, folder=folder, is_start=is_start, held_before=False)
     else:
-        tried = await try_out(task, commands, author=author, folder=folder, is_start=is_start, held_before=False)
-    for n, trial in enumerate(tried[: len(given)]):
+        conditions = (one if isinstance(one, CONDITIONS) else None for one in task.acceptance_criteria)
+        trials = [await _try_condition(one, task.goal) if one else None for one in conditions]
+    for n, trial in enumerate(trials[: len(task.acceptance_criteria)]):
         if trial is not None and trial.can_fail is False:
-            message, hint = f"it can't fail: {trial.how}", "name something that only the finished work meets"
+            hint = "name something that only the finished work meets"
+            message = f"it can't fail: {trial.how}"
             raise CallError("vacuous_check", message, field=f"acceptance_criteria[{n}]", hint=hint)
 
 
@@ -146,26 +146,49 @@ class _Commands:
             case (_, False):
                 return Trial(True, "it fails on the files of before")
             case (True, True):
-                return Trial(False, _WITHOUT_WORK if start is None else f"{_WITHOUT_WORK}, and on the files of before")
+                how = _WITHOUT_WORK if start is None else f"{_WITHOUT_WORK}, and on the files of before"
+                if await self.succeeds(criterion, None, fill=True) is not False:
+                    return Trial(False, how)
+                why = "the files of the task aren't known here" if start is None else "it shows only that this stays so"
+                return Trial(True, f"{how}, but fails where what it names is there: {why}", held_before=True)
             case (True, why):
                 return Trial(None, f"{_WITHOUT_WORK}; on the files of before, {why}")
             case (why, _):
                 return Trial(None, str(why))
 
-    async def succeeds(self, criterion: ShellCriterion, files: Path | None) -> bool | str:
-        """Whether a command succeeds in a copy of `files`, or in an empty folder; or why that isn't known."""
+    async def succeeds(self, criterion: ShellCriterion, files: Path | None, *, fill: bool = False) -> bool | str:
+        """Whether a command succeeds in a copy of `files`, or an empty or `filled` folder; or why that isn't known."""
         seconds = min(criterion.timeout_seconds, MAX_SECONDS)
         try:
             async with _copy_of(files) as (tree, elsewhere):
                 place = self.folder or elsewhere
+                command = await run_in_thread(partial(filled, tree, criterion.command)) if fill else criterion.command
                 result = await self.commands.run_check(
-                    criterion.command, cwd=place, timeout_seconds=seconds, author=self.author, copy=tree
+                    command, cwd=place, timeout_seconds=seconds, author=self.author, copy=tree
                 )
         except (ToolError, CallError, OSError) as error:
             return f"it couldn't be run: {error}"
         if result.timed_out and seconds < criterion.timeout_seconds:
             return f"it takes over {seconds:g} s"
         return not result.timed_out and result.exit_code == criterion.exit_code
+
+
+def filled(folder: Path, command: str) -> str:
+    """Put into an empty folder what a command may look for, such as what it forbids: the files and folders that it
+    names, with its words and patterns in them. Return the command as it is run there, in a git repository.
+    """
+    text = re.sub(r"\[\^?\\?(\w)[^]]*\](?:\{(\d{1,2})[^}]*\})?", lambda match: match[1] * int(match[2] or 1), command)
+    text = re.sub(r"\\[bABZ]|[\\^$]", "", text.replace(r"\d", "1"))
+    text = "\n".join((*re.split(r"['\"|]", text), *_words_of(command), f"{_RICH} "))
+    made = re.findall(r"(?:>|\btee|\bmkdir)(?:\s+-\w+)*\s*([\w./-]+)", command)
+    for name in {*re.findall(r"[\w*.-]+(?:/[\w*.-]+)*", command), *_COMMON}.difference(made):
+        path = folder / name.replace("*", "x")
+        path = path if "." in path.name.strip(".") else path / "x.py"
+        with suppress(OSError):  # a name is too long, or both a file and a folder
+            if ".." not in path.parts:
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_text(text, encoding="utf-8")
+    return f"{{ git init -q . && git add -N x.py; }} 2>/dev/null; {command}"
 
 
 @asynccontextmanager

@@ -8,11 +8,14 @@ import os
 import stat
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from delegate._util.patterns import pattern_fault
+from delegate._util.redaction import redactor
 from delegate._util.threads import run_in_thread, run_in_thread_if
+from delegate.contract.matchers import tools_in
 from delegate.judging.checks.json_schema import SchemaProblem, validate, validate_text
 from delegate.judging.report_json import parse_json
 from delegate.judging.submission import Submission, result
@@ -187,8 +190,14 @@ async def _receipt(criterion: ReceiptCriterion, submission: Submission, commands
     from delegate.judging.checks import receipts  # loaded only for such criteria
     from delegate.judging.proof.calls import recorded
 
-    check = partial(receipts.check, criterion, submission.run.receipts, recorded(submission))
-    decision = await run_in_thread_if(bool(submission.run.receipts), check)
+    calls = recorded(submission)
+    check = partial(receipts.check, criterion, calls.receipts, calls)
+    decision = await run_in_thread_if(bool(calls.receipts), check)
+    there = {*submission.known_tools, *calls.tools, *(receipt.tool for receipt in calls.receipts)}
+    unknown = [redactor.beginning(name, 100) for name in tools_in(criterion) if name not in there]
+    if unknown and decision.outcome == "met":
+        reason = f"no call of {unknown[0]!r} is on record, but it isn't known whether the child had such a tool"
+        decision = replace(decision, code="unknown_tool", reason=reason)
     shown = {"at_least": "met", "none": "not_met"}  # what a record shows also if it isn't complete
     if not submission.has_receipts and decision.outcome != shown.get(criterion.mode):
         reason = f"{decision.reason}; {submission.why_no_receipts}"

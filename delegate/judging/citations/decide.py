@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from datetime import date, datetime, timedelta
 from itertools import chain
 
+from delegate.contract.amounts import counted
 from delegate.judging.citations.arithmetic import Calculations
 from delegate.judging.citations.compare import (
     MIN_WIDTH,
@@ -383,6 +384,8 @@ def decided(examination: Examination, by: DecidedBy) -> CriterionResult:
     criterion, cited = examination.criterion, examination.cited
     holding = [each for each in cited if each.state in HOLDING]
     unsure = [each for each in cited if each.state == "opened" and each.counts]
+    total = counted(len(cited), "citation")
+    hold = "holds" if 1 in (len(holding), len(cited)) else "hold"
     own = f"check:{criterion.id}"
 
     def made(
@@ -393,7 +396,7 @@ def decided(examination: Examination, by: DecidedBy) -> CriterionResult:
 
     if failing := [each for each in cited if each.state in ("not_opened", "not_found_there")]:
         verb = "doesn't" if len(failing) == 1 else "don't"
-        reason = f"{len(failing)} of {len(cited)} citations {verb} hold: {_said(failing)}"
+        reason = f"{len(failing)} of {total} {verb} hold: {_said(failing)}"
         return made("not_met", "not_met", reason, evidence=failing[0].evidence)
     if criterion.every and not any(criterion.every in each.counts_as for each in examination.statements):
         return made("not_met", "not_met", f"there is no {criterion.every} to cite for")
@@ -401,15 +404,14 @@ def decided(examination: Examination, by: DecidedBy) -> CriterionResult:
         noun = criterion.every if len(bare) == 1 else f"{criterion.every}s"
         return made("not_met", "not_met", f"{len(bare)} {noun} without a source, such as: {_start(bare[0].shown, 200)}")
     if len(holding) + len(unsure) < criterion.min:
-        verb = "holds" if len(holding) == 1 else "hold"
-        return made("not_met", "not_met", f"{len(holding)} of {len(cited)} citations {verb}, wanted {criterion.min}")
+        return made("not_met", "not_met", f"{len(holding)} of {total} {hold}, wanted {criterion.min}")
     if len(holding) < criterion.min or _uncovered(examination, holding):
         codes: list[VerdictCode] = [each.code for each in unsure if each.code != "cannot_tell"]
         code = codes[0] if codes else "cannot_tell"
         return made("cannot_tell", code, f"not decided for {len(unsure)} of {len(cited)}: {_said(unsure)}", None)
     first = holding[0].source
     source = f"receipt:{first.receipt}" if first is not None else own
-    reason = f"{len(holding)} of {len(cited)} citations hold{_elsewhere(holding)}"
+    reason = f"{len(holding)} of {total} {hold}{_elsewhere(holding)}"
     return made("met", "met", reason, source, holding[0].evidence)
 
 

@@ -16,7 +16,7 @@ from delegate.judging.judge.session import JudgeQuestion, JudgeReply
 from delegate.judging.looks.looks import Looks
 from delegate.judging.proof import absences
 from delegate.judging.proof.calls import Calls
-from delegate.judging.proof.files import is_check_of
+from delegate.judging.proof.files import is_check_of, is_named
 from delegate.judging.proof.proof import Proof, Refused, Shown
 from delegate.judging.reading.statements import TaskReading, statement_of
 from delegate.judging.submission import Submission, result
@@ -124,6 +124,9 @@ def _opened(submission: Submission, calls: Calls, criterion: AnyCriterion, readi
     parts: list[OpenPart] = []
     for n, part in enumerate(own_reading.parts, start=1):
         is_single = len(own_reading.parts) == 1
+        if own_reading.by == "nobody":  # it may be about files that it names
+            files = tuple(one.path for one in submission.run.artifacts if is_named(one.path, statement))
+            part = part.model_copy(update={"files": files})
         text = criterion.describe() if is_single else part.text
         if is_single and isinstance(criterion, QuestionCriterion):
             text = f"The answer to this question is yes: {criterion.question}"
@@ -155,7 +158,7 @@ def _where(open: OpenPart, submission: Submission, looks: Looks | None) -> str:
                 own = f"the `receipt:` of the worker's own {by}, which is weaker"
                 return f"a deed: show what came of it by `run`, or a `check:`; where that can't be shown, quote {own}"
             call = f"quote the `receipt:` of the call{f' of {by}' if by else ''} that did it, or a `check:`"
-            return f"a deed: {call}{or_look}"
+            return f"a deed: {call}{f', or the file {files}' if files else ''}{or_look}"
         case "absence":
             return "that something was not done: quote what speaks for it; if nothing speaks against it, quote nothing"
 

@@ -17,6 +17,14 @@ def same_file(path: str, name: str) -> bool:
     return "." not in name and basename(path).partition(".")[0] == basename(name)
 
 
+def is_named(path: str, statement: str) -> bool:
+    """Whether a path, or its name, stands in a statement that nobody read. Only what looks like a file's name counts,
+    since a child may name its files as it likes.
+    """
+    names = [re.escape(name) for name in (path, basename(path)) if re.fullmatch(r".+\.[A-Za-z]\w{0,4}", name)]
+    return any(re.search(rf"(?<![\w@/.-]){name}(?!\w)", statement, re.ASCII) for name in names)
+
+
 def is_check_of(criterion: AnyCriterion, files: Sequence[str]) -> bool:
     """Whether a check is one of these files: a `file` check of one, or a command that names one or whose `deliverables`
     do, which are what it tests. Deliverables that are every file name none. Without files, it may be any.

@@ -9,6 +9,7 @@ The judge may quote anything that it saw. Its quote counts only if it stands in 
   worded itself, or a check of just that. Where such a call is recorded, code finds it without a quote. A call whose
   result doesn't say whether it succeeded counts if the judge quotes it. Where it is pending or was undone later, or the
   deed is about all calls or their number, it is met, but unverified.
+* what nobody read: as a deed, or on trust a file that it names.
 * `absence`: the complete list of changes, and the complete record of calls (`absences.py`).
 
 What the child merely wrote down never shows a deed. What its own commands print shows that they ran, no state beyond: a
@@ -252,6 +253,9 @@ class Proof(Subject):
             return self._deed_by_check(source, detail)
         if source in _OWN_WORDS:
             return "only the report says so"
+        if self.part.files and self.is_source(source):  # nobody read it, so it may be about this file
+            answer = self._file(source, quote)
+            return Shown(source, "not_read") if isinstance(answer, Shown) else answer
         return f"{source} doesn't show that it was done"
 
     def _deed_by_check(self, source: str, id: str) -> Shown | str:

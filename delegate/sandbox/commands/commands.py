@@ -61,6 +61,11 @@ _NOTED_CHARS = 4_000
 _NETWORK_NOTE = """
 [commands have no network here: use what is installed; an operator can set network = "open" in delegate.toml]
 """
+_NO_UNIX_SOCKETS = re.compile(r"listen E(?:PERM|ACCES)\b|(?i:denied permission to use its unix socket)")
+"""What Node.js and tools on it say that can't listen on a Unix socket."""
+_SOCKET_NOTE = """
+[commands have no Unix sockets here, which this program needs: use another way, such as `node --import tsx` for `tsx`]
+"""
 
 
 class CommandsNotAllowed(ToolDenied):
@@ -240,8 +245,10 @@ class Commands:
         except (OSError, ValueError) as problem:
             raise ToolError(f"the command can't be started: {problem}") from problem
         ended = finished.stdout[-_NOTED_CHARS:] + finished.stderr[-_NOTED_CHARS:]
-        code, has_network = finished.exit_code, spec.network == "host"
-        note = "" if has_network or code in (0, None) or not _NO_NETWORK.search(ended) else _NETWORK_NOTE
+        code, note = finished.exit_code, ""
+        if spec.network == "none" and code not in (0, None):
+            note = _NETWORK_NOTE if _NO_NETWORK.search(ended) else ""
+            note += _SOCKET_NOTE if _NO_UNIX_SOCKETS.search(ended) else ""
         seconds = time.monotonic() - started
         return CommandResult(code, finished.stdout, finished.stderr + note, finished.timed_out, seconds, mechanism)
 

@@ -164,7 +164,7 @@ def _watch(loop: asyncio.AbstractEventLoop, process: subprocess.Popen[bytes]) ->
     """A future that is done when the leader has exited, its group is killed and it is reaped, in this order.
 
     The order matters: until the leader is reaped, its pid isn't reused, so the kill can't hit an unrelated process. It
-    runs in a callback, so that it also happens if the waiting task is canceled twice.
+    runs in a callback, so that it also happens if the waiting task is cancelled twice.
     """
     ended: asyncio.Future[None] = loop.create_future()
 

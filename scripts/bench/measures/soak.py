@@ -1,4 +1,4 @@
-"""Soak test: 2,000 delegations, 50 at a time, in which a tenth of the model calls fail and a tenth are canceled.
+"""Soak test: 2,000 delegations, 50 at a time, in which a tenth of the model calls fail and a tenth are cancelled.
 
 It takes half a minute and doesn't measure speed, so it runs only if it is named: `python -m scripts.bench soak`. The
 faults are those of real servers, with all three providers; randomness is seeded. `tests/test_soak.py` runs a short
@@ -133,7 +133,7 @@ class Soak:
             self.ends.append([_end(result) for result in await self._one(plan)])
 
     async def _one(self, plan: "_Plan") -> list[TaskResult]:
-        """Run one delegation. Returns its results, which are read from the record if the call was canceled."""
+        """Run one delegation. Returns its results, which are read from the record if the call was cancelled."""
         loop, cancellation = asyncio.get_running_loop(), Cancellation()
 
         def watch(event: Event) -> None:

@@ -30,7 +30,7 @@ V2 = hasattr(mcp, "Client")
 OnProgress = Callable[[float, float | None, str | None], Awaitable[None]]
 TOKEN = "a-token-of-the-tests"
 QUIET_SECONDS = 10
-"""How long the model calls of a canceled call may take to end."""
+"""How long the model calls of a cancelled call may take to end."""
 
 
 class Session:

@@ -27,6 +27,17 @@ SHAPES = [
     'echo "$(pytest -q)"',
     "bash -c 'cd app && pytest || true'",
     "touch out.txt && test -f out.txt",
+    "! grep -rn old . || true",
+    "grep -rn old . | cat",
+    "grep -q TODO app.py; true",
+    "mkdir out && ls out",
+    "mkdir -p a/b && touch a/b/c && ls a",
+    "echo hi > out.txt && grep -q hi out.txt",
+    "pytest -q > log 2>&1; cat log",
+    "git add -A; true",
+    "test $(ls | wc -l) -ge 0",
+    "cd src; pytest || exit 0",
+    "for f in *.py; do python3 -m py_compile $f; done; echo checked",
 ]
 HONEST = [
     "pytest -q",
@@ -36,6 +47,25 @@ HONEST = [
     'python -c \'import json; assert json.load(open("out.json"))["n"] == 3\'',
     "rc=0; test -f a.txt || rc=1; test -f b.txt || rc=1; exit $rc",
 ]
+ABSENCES = [
+    "! grep -rn fetch_all --include=*.py .",
+    '! grep -rnE "sk-[A-Za-z0-9]{8}" --include=*.py .',
+    "! grep -q TODO app.py",
+    "! grep -rn '^import old' .",
+    "grep -q new app.py; ! grep -rn 'eval(' .",
+    "test ! -e old.txt",
+    "[ ! -d build ]",
+    'test -z "$(grep -rn TODO src)"',
+    "! find . -name '*.tmp' | grep -q .",
+    "test \"$(find . -name '*.orig' | wc -l)\" -eq 0",
+    "python3 -c \"import pathlib; assert not any('old' in p.read_text() for p in pathlib.Path('.').rglob('*.py'))\"",
+    'for f in *.json; do [ -e "$f" ] || continue; python3 -m json.tool "$f" > /dev/null || exit 1; done',
+    "find . -name '*.py' -exec python3 -m py_compile {} +",
+    "! git grep -n old_name",
+    "git init -q . && git add -A && git diff --cached --check",
+    "! ls *.bak 2>/dev/null",
+]
+"""Honest commands that succeed where there is nothing to find."""
 KINDS: list[tuple[dict[str, Any], bool]] = [
     ({"kind": "json_schema", "schema": {}}, False),
     ({"kind": "json_schema", "schema": {"title": "Report", "properties": {"n": {"type": "integer"}}}}, False),
@@ -77,6 +107,26 @@ def test_every_shape_that_cannot_fail_is_found_and_no_honest_command(tmp_path: P
     rows = lint(tmp_path, [*SHAPES, *HONEST])
     assert [row["text"] for row in rows if row["can_fail"] is not False] == [f"`{one}` exits with 0" for one in HONEST]
     assert {row["can_fail"] for row in rows[len(SHAPES) :]} == {True}
+
+
+def test_what_fails_only_where_there_is_something_to_find_can_fail_and_proves_little_alone(tmp_path: Path) -> None:
+    rows = lint(tmp_path, ABSENCES)
+    assert [row["text"] for row in rows if row["can_fail"] is not True] == []
+    for row in rows:
+        assert "the files of the task aren't known here" in row["warnings"][0]
+        assert row["findings"] == []
+
+
+@pytest.mark.parametrize("command", ["! grep -rn old --include=*.py .", "pytest || true"])
+async def test_a_verdict_calls_a_check_vacuous_only_if_nothing_that_it_names_makes_it_fail(command: str) -> None:
+    task = Task.model_validate({"goal": "x", "acceptance_criteria": [{"kind": "shell", "command": command}]})
+    async with Delegator(
+        client=Scripted([Scripted.call("write_file", path="a.py", content="new"), "Done."])
+    ) as delegator:
+        verdict = (await delegator.run(task)).results[0].verdict
+    assert verdict
+    assert (verdict.verdict, verdict.level, verdict.criteria[0].held_before) == ("PASS", "said", True)
+    assert ("vacuous_check" in {one.code for one in verdict.findings}) == ("true" in command)
 
 
 def test_where_there_is_a_workspace_what_fails_in_it_can_fail(tmp_path: Path) -> None:
@@ -152,28 +202,81 @@ async def test_strict_checks_refuse_what_cannot_fail_before_money_is_spent(crite
     tasks = [Task(goal="x"), Task.model_validate({"goal": "x", "acceptance_criteria": ["fine", criterion]})]
     is_strict = criterion["kind"] in ("shell", "probe")  # other conditions are refused without the setting
     async with Delegator(client=client, strict_checks=is_strict) as delegator:
-        result = await delegator.run(*tasks)
-    assert result.error
-    assert (result.error.code, result.error.field) == ("vacuous_check", "tasks[1].acceptance_criteria[1]")
+        with pytest.raises(CallError) as refused:
+            await delegator.run(*tasks)
+    assert (refused.value.code, refused.value.field) == ("vacuous_check", "tasks[1].acceptance_criteria[1]")
     assert not client.requests
 
 
-async def test_an_expected_call_of_a_tool_that_does_not_exist_is_refused() -> None:
+async def refused_tool(criterion: Any, **task: Any) -> tuple[str, str]:
+    """The message and the hint with which a criterion is refused as one that names an unknown tool; else no texts."""
     client = Scripted(lambda request: "done")
-
-    async def code(**criterion: Any) -> str | None:
-        task = Task.model_validate({"goal": "x", "acceptance_criteria": [{"kind": "receipt", **criterion}]})
-        async with Delegator(client=client) as delegator:
-            result = await delegator.run(task)
-        return f"{result.error.code}: {result.error.message}" if result.error else None
-
-    said = await code(calls=[{"tool": "write_fil"}])
-    assert said
-    assert said.startswith("invalid_criterion: it expects a call of 'write_fil', a tool that doesn't exist")
-    assert said.endswith("did you mean `write_file`?")
+    call = {"goal": "x", "acceptance_criteria": [criterion]}
+    async with Delegator(client=client) as delegator:
+        try:
+            run = delegator.run(Task.model_validate({**call, **task})) if task else delegator.call(call)
+            error: Any = (await run).error
+        except CallError as refused:
+            error = refused
+    if error is None:
+        return "", ""
+    assert (error.code, error.field) == ("unknown_tool", "acceptance_criteria[0]")
     assert not client.requests
-    assert await code(mode="none", calls=[{"tool": "drop_database"}]) is None
-    assert await code(calls=[{"tool": "write_file"}]) is None
+    return error.message, error.hint or ""
+
+
+REFERRING = {"id": {"from": {"tool": "list_fils", "path": "[0]"}}}
+
+
+@pytest.mark.parametrize(
+    ("criterion", "task", "name", "meant"),
+    [
+        ("called: run_comand", {}, "run_comand", None),
+        ("never called: rm", {}, "rm", None),
+        ("never called: run_shel", {"max_steps": 3}, "run_shel", "run_shell"),
+        ("never called: write_*", {}, "write_*", "write_file"),
+        ({"kind": "receipt", "calls": [{"tool": "write_fil"}]}, {}, "write_fil", "write_file"),
+        ({"kind": "receipt", "mode": "none", "of": ["fetch_url", "fetch"]}, {}, "fetch", "fetch_url"),
+        ({"kind": "receipt", "mode": "exactly", "of": ["fetch_ulr"]}, {}, "fetch_ulr", "fetch_url"),
+        ({"kind": "receipt", "mode": "none", "calls": [{"tool": "write_file", "args": REFERRING}]}, {}, "list_fils",
+         "list_files"),
+        ("never called: write_file", {"tools": ["read_file"]}, "write_file", "read_file"),
+        ("never called: claim_complete", {}, "claim_complete", None),
+        ("never called: declare_step", {}, "declare_step", None),
+    ],
+)  # fmt: skip
+async def test_a_tool_that_the_child_does_not_have_is_refused_before_any_work(
+    criterion: Any, task: dict[str, Any], name: str, meant: str | None
+) -> None:
+    message, hint = await refused_tool(criterion, **task)
+    assert message == f"there is no tool {name!r} for the child"
+    assert hint.startswith(f"did you mean `{meant}`? The tools are: read_file" if meant else "The tools are: read_file")
+
+
+@pytest.mark.parametrize(
+    ("criterion", "task"),
+    [
+        ("never called: run_shell", {}),
+        ("never called: delegate_task", {}),
+        ({"kind": "receipt", "mode": "none"}, {}),
+        ("never called: write_file", {"tools": ["read_file", "write_file"]}),
+        ("never called: declare_step", {"steps": True}),
+    ],
+)
+async def test_a_tool_that_the_child_has_can_be_forbidden(criterion: Any, task: dict[str, Any]) -> None:
+    assert await refused_tool(criterion, **task) == ("", "")
+
+
+async def test_a_forbidden_tool_of_a_host_is_proven_not_to_be_called() -> None:
+    def rm(path: str) -> str:
+        """Remove a file."""
+        return path
+
+    task = Task.model_validate({"goal": "x", "acceptance_criteria": ["never called: rm"]})
+    async with Delegator(client=Scripted(lambda request: "done"), tools=[rm]) as delegator:
+        (result,) = (await delegator.run(task)).results
+    assert result.verdict
+    assert (result.verdict.verdict, result.verdict.level) == ("PASS", "proven")
 
 
 @pytest.mark.parametrize("criterion", [{}, {"of": ["send"]}])

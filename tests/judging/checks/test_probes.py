@@ -205,9 +205,8 @@ async def test_the_built_in_tools_that_only_read_can_be_probed(home: Path) -> No
         assert result.verdict is not None
         assert result.verdict.verdict == "PASS", result.verdict.reasoning
         for tool in ("write_file", "run_shell", "fetch_url", "think"):
-            run = await delegator.run(Task(goal="g", acceptance_criteria=[{**probe, "tool": tool}]))
-            assert run.error is not None
-            assert "the read-only tools are: read_file, list_files, search_files" in run.error.message
+            with pytest.raises(CallError, match="the read-only tools are: read_file, list_files, search_files"):
+                await delegator.run(Task(goal="g", acceptance_criteria=[{**probe, "tool": tool}]))
 
 
 async def test_a_secret_in_a_probes_result_is_not_on_the_verdict(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:

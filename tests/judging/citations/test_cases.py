@@ -102,6 +102,29 @@ async def test_honest_citations_hold(web: Web, language: str, report: dict[str, 
     assert found.outcome == "met", found.reason
 
 
+@pytest.mark.parametrize(
+    ("opened", "cited", "least", "reason"),
+    [
+        ([], ["/a"], 1, "1 of 1 citation doesn't hold: "),
+        (["/a"], ["/a", "/b"], 1, "1 of 2 citations doesn't hold: "),
+        ([], ["/a", "/b"], 1, "2 of 2 citations don't hold: "),
+        ([], [], 1, "0 of 0 citations hold, wanted 1"),
+        (["/a"], ["/a"], 2, "1 of 1 citation holds, wanted 2"),
+        (["/a"], ["/a"], 1, "1 of 1 citation holds"),
+        (["/a", "/b"], ["/a", "/b"], 2, "2 of 2 citations hold"),
+    ],
+)
+async def test_one_citation_and_several_are_counted_in_proper_words(
+    web: Web, opened: list[str], cited: list[str], least: int, reason: str
+) -> None:
+    web.shows(dict.fromkeys(("/a", "/b"), "The tower is 324 metres tall and stands in Paris."))
+    calls: list[Call] = [("fetch_url", {"url": web.address + path}) for path in opened]
+    quoted = "“The tower is 324 metres tall and stands in Paris.”"
+    text = "\n\n".join([f"{quoted} ({web.address}{path})" for path in cited] or ["It is tall."])
+    found = await researched(web, calls, text, {"min": least})
+    assert found.reason.startswith(reason), found.reason
+
+
 def test_the_honest_citations_are_at_least_a_hundred_in_five_languages() -> None:
     assert sum(report["citations"] for _, report in HONEST) >= 100
 

@@ -39,7 +39,10 @@ async def test_a_file_with_a_nul_byte_is_not_seen_and_leaves_all_undecided(home:
     (tmp_path / "more.csv").write_bytes(b"a,\x00\n")
     criterion = "file *.csv: all rows have a price"
     verdict = await judged(words([], met_by("the last row,9")), criterion, workspace=tmp_path)
-    assert (str(verdict.criteria[0].reading), verdict.code) == ("as it says, file: *.csv", "truncated_for_judge")
+    assert (str(verdict.criteria[0].reading), verdict.code) == (
+        "the criterion is about file: *.csv",
+        "truncated_for_judge",
+    )
 
 
 @pytest.mark.parametrize(

@@ -412,7 +412,7 @@ async def test_a_command_shows_what_it_names_or_has_as_deliverables_and_no_other
         ({"calls": [{"tool": "refund_order", "args": {"order": "A7"}}]}, "met"),
         ({"calls": [{"tool": "get_order", "args": {"order": "A7"}}]}, "self_report_only"),
         ({"calls": [{"tool": "refund_order"}]}, "self_report_only"),
-        ({"mode": "none", "of": ["cancel_order"]}, "self_report_only"),
+        ({"mode": "none", "calls": [{"tool": "get_order", "args": {"order": "B2"}}]}, "self_report_only"),
     ],
     ids=["of the deed", "of another tool", "without the name", "of an absence"],
 )

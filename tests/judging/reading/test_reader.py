@@ -125,7 +125,7 @@ async def test_who_says_report_for_a_deed_has_said_it_and_the_parent_reads_that(
     async with Delegator(client=model, tools=[SEND]) as delegator:
         text = await delegator.answer({"goal": "mail Ann", "acceptance_criteria": ["report: Ann got the mail"]})
     assert "1 of 1 PASS" in text
-    assert "; as it says, report" in text
+    assert "; the criterion is about report" in text
 
 
 async def test_the_same_criterion_goal_and_tools_are_read_once_also_by_another_process(home: Path) -> None:
@@ -139,6 +139,10 @@ async def test_the_same_criterion_goal_and_tools_are_read_once_also_by_another_p
     assert second.readings == []
     await verdict_on(second, "mail Ann today", MAIL)
     assert len(second.readings) == 1, "another goal"
+
+
+def says_nothing(request: ChatRequest) -> str:
+    return "{}"
 
 
 def unreachable(request: ChatRequest) -> str:
@@ -178,6 +182,34 @@ async def test_what_nobody_read_is_a_deed_and_never_an_error_of_the_call(reading
     why = "that depends on what the criterion is about, which no model could read; begin it with `report: `"
     assert f"what would show it: {why}" in said.criteria[0].reason
     assert str(await verdict_on(client(reading), "mail Ann again", MAIL)) == "PASS (trusted: c1)"
+
+
+@pytest.mark.parametrize("reading", [unreachable, says_nothing])
+@pytest.mark.parametrize(
+    ("criterion", "path", "quote", "said"),
+    [
+        ("note.txt greets the reader", "note.txt", "hello dear reader", "PASS (trusted: c1)"),
+        ("`note.txt`に挨拶がある", "out/note.txt", "hello dear reader", "PASS (trusted: c1)"),
+        ("out/note.txt greets the reader.", "out/note.txt", "hello dear reader", "PASS (trusted: c1)"),
+        ("the note greets the reader", "note.txt", "hello dear reader", "doesn't show that it was done"),
+        ("order A-17 was refunded", "A-17", "hello dear reader", "doesn't show that it was done"),
+        ("https://shop.example/note.txt greets", "note.txt", "hello dear reader", "doesn't show that it was done"),
+        ("note.txt says hello, reader", "note.txt", "hello reader says note.txt", "only repeats the criterion"),
+        ("note.txt greets the reader", "note.txt", "I wrote a greeting", "only the report says so"),
+        ("note.txt greets the reader", "note.txt", "wrote 18 bytes", "write_file only writes files"),
+    ],
+)
+async def test_what_nobody_read_is_believed_of_a_file_only_if_it_names_that_file(
+    reading: Any, criterion: str, path: str, quote: str, said: str
+) -> None:
+    text = f"{quote if 'hello' in quote else 'hello dear reader'}\n"
+    child = [Scripted.call("write_file", path=path, content=text), "I wrote a greeting."]
+    async with Delegator(client=client(reading, child, quote)) as delegator:
+        run = await delegator.run(Task(goal="Greet.", acceptance_criteria=(criterion,)))  # type: ignore[arg-type]
+    verdict = run.results[0].verdict
+    assert verdict
+    assert said in str(verdict)
+    assert verdict.criteria[0].code == ("not_read" if verdict.verdict == "PASS" else "self_report_only")
 
 
 async def test_code_keeps_only_literals_of_the_task_and_tools_that_exist(home: Path) -> None:
