@@ -105,6 +105,18 @@ COMMANDS = {
     "YAML without quotes": of_file(
         "t.yaml", "- goal: g\n  acceptance_criteria: [file: a.txt]\n", "quotes", '"file: a.txt"'
     ),
+    "YAML with a field twice": of_file(
+        "t.yaml",
+        "- goal: g\n  acceptance_criteria: ['shell: false']\n  acceptance_criteria: ['file: a']\n",
+        "'acceptance_criteria' is there twice",
+        "line 3",
+    ),
+    "JSON with a field twice": of_file(
+        "t.json",
+        '[{"goal": "g", "acceptance_criteria": [], "acceptance_criteria": []}]',
+        '"acceptance_criteria" is twice',
+        "that begins with \"{'goal': 'g'\"",
+    ),
     "YAML with a tab": of_file("t.yaml", "- goal: g\n\tcontext: c\n", "not valid YAML", "line 2", "correct the file"),
     "YAML in Latin-1": of_file("t.yaml", b"- goal: Caf\xe9\n", "not UTF-8", "save it as UTF-8"),
     "TOML without quotes": of_file("t.toml", "[[tasks]]\ngoal = g\n", "not valid TOML", "line 2", "correct the file"),
@@ -138,6 +150,7 @@ COMMANDS = {
     "CSV with only a header": of_file("t.csv", "name\n", "t.csv"),
     "an empty CSV": of_file("t.csv", "\n", "t.csv"),
     "JSONL that isn't": of_file("t.jsonl", '{"goal": "g",}\n', "row 1", "JSON"),
+    "JSONL with a field twice": of_file("t.jsonl", '{"goal": "g", "goal": "h"}\n', "row 1", 'the key "goal" is twice'),
     "JSONL of texts": of_file("t.jsonl", '"g"\n', "row 1", "write an object with at least `goal`"),
     "JSONL in Latin-1": of_file("t.jsonl", b'{"goal": "Caf\xe9"}\n', "row 1", "save the file as UTF-8"),
     "results as tasks": of_file(
@@ -165,6 +178,17 @@ COMMANDS = {
     "a number that isn't": Mistake((*GOAL, "--max-steps", "many"), ("--max-steps", "integer")),
     "claims without goal mode": Mistake((*GOAL, "--max-claims", "2"), ("--max-claims", "--until-verified")),
     "criteria missing for a judge": Mistake(("judge", "--report", "x"), ("no criteria", "add -c CRITERION")),
+    "criteria twice for a judge": Mistake(
+        ("judge", "--goal", "g", "--criteria", "t.json"),
+        ("t.json", '"acceptance_criteria" is twice'),
+        '{"acceptance_criteria": ["file: a"], "acceptance_criteria": ["file: b"]}',
+    ),
+    "a criterion with a field twice": Mistake(
+        ("judge", "--goal", "g", "-c", '{"kind": "file", "path": "a", "path": "b"}'), ('the key "path" is twice',)
+    ),
+    "a ruling twice": Mistake(
+        ("rule", "--import", "t.jsonl"), ("t.jsonl:1", '"ruling" is twice'), '{"ruling": "met", "ruling": "not_met"}'
+    ),
     "no such task": Mistake(("show", "1f2e3d4c"), ("1f2e3d4c",)),
     "nothing to rule on": Mistake(("rule", "last", "c1", "met"), ("no run is on record",)),
     "a ruling that isn't": Mistake(("rule", "last", "c1", "maybe"), ("'maybe'", "'met', 'not_met'")),
@@ -298,6 +322,32 @@ def test_a_goal_of_two_megabytes_names_what_it_will_cost() -> None:
     assert "put long text into a file" in line
 
 
+def tool(**wrong: Any) -> Callable[[Any], object]:
+    def f(x: int) -> str:
+        """Do it."""
+        return "done"
+
+    return lambda _: run(Task(goal="x"), tools=[package.Tool.from_function(f, **wrong)])
+
+
+def policy(*tools: str) -> Callable[[Any], object]:
+    rules = {"rules": [{"decision": "deny", "reason": "r", "tools": list(tools)}]}
+    return lambda _: run(Task(goal="x"), policy=rules)
+
+
+def role(**fields: Any) -> Callable[[Any], object]:
+    roles: Any = {"r": {"description": "d", **fields}}
+    return lambda _: run(Task(goal="x", role="r"), roles=roles)
+
+
+def run(task: Any, **options: Any) -> Any:
+    with Delegator(client=Scripted([]), **options) as delegator:
+        return delegator.run_sync(task)
+
+
+SLIP = {"policy": {"rules": [{"decision": "deny", "reason": "r", "tools": ["run_shel"]}]}}
+
+
 def judged(delegator: Any, **fields: Any) -> object:
     return delegator.wait_for(delegator.judge(**{"goal": "x", "acceptance_criteria": ["x"], "report": "x", **fields}))
 
@@ -346,9 +396,21 @@ PROGRAMS: dict[str, tuple[Callable[[Any], object], tuple[str, ...]]] = {
     "a model in place of settings": (lambda _: Wrong("gpt-5"), ("settings", "Delegator(model=…)")),
     "an unknown dialect": (lambda d: d.tool("opnai"), ("'opnai'", "use one of openai")),
     "arguments that are no JSON": (lambda d: d.call_sync('{"goal": x}'), ("not valid JSON",)),
+    "arguments with a field twice": (lambda d: d.call_sync('{"goal": "x", "goal": "y"}'), ('the key "goal" is twice',)),
     "arguments that are null": (lambda d: d.call_sync(None), ("null", "not a JSON object")),
     "tasks without a goal": (lambda d: d.call_sync({"tasks": [{}]}), ("goal` is missing",)),
     "a goal of another type": (lambda d: d.call_sync({"tasks": [{"goal": 3}]}), ("goal`",)),
+    "a text as a flag of a tool": (tool(read_only="no"), ("the tool f", "read_only is 'no'", "True or False")),
+    "a text as deeds of a tool": (tool(acts="false"), ("acts is 'false'", "True or False")),
+    "a text as effects": (tool(effects="external"), ("the tool f", "effects takes a list of commands")),
+    "an effect in capitals": (tool(effects=["External"]), ("effects takes a list", "delegation, external")),
+    "an effect that isn't": (tool(effects=["disk"]), ("effects takes a list", "files, network")),
+    "a parameter that isn't": (tool(identifies=["y"]), ("identifies takes a list of x",)),
+    "a schema of results that isn't": (tool(succeeded={"type": "objekt"}), ("succeeded", "$.type", "'objekt'")),
+    "a rule for a misspelled tool": (policy("run_shel"), ("policy.rules[0].tools", "did you mean `run_shell`?")),
+    "a role's rule for one": (role(**SLIP), ("roles.r.policy.rules[0].tools", "did you mean `run_shell`?")),
+    "a role with a misspelled tool": (role(tools=["raed_file"]), ("there is no tool 'raed_file'",)),
+    "a role without one": (role(without_tools=["run_shel"]), ("there is no tool 'run_shel'",)),
     "a field of the operator": (lambda d: d.call_sync({"goal": "x", "max_steps": 3}), ("set by the operator",)),
 }  # fmt: skip
 

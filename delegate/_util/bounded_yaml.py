@@ -43,6 +43,11 @@ class _Loader(yaml.SafeLoader):
         self._depth -= 1
         self._add(1, len(node.value) if isinstance(node, yaml.ScalarNode) else 0)
         self._sizes[id(node)] = self._values - values, self._chars - chars
+        seen, pairs = set[tuple[str, str]](), node.value if isinstance(node, yaml.MappingNode) else ()
+        for key in (key for key, _ in pairs if isinstance(key, yaml.ScalarNode) and key.tag != _MERGE):
+            if (key.tag, key.value) in seen:  # only the last value would be kept
+                raise yaml.MarkedYAMLError(problem=f"the key {key.value!r} is there twice", problem_mark=key.start_mark)
+            seen.add((key.tag, key.value))
         return node
 
     def _alias(self, node: Any) -> Any:

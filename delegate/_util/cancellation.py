@@ -5,7 +5,8 @@ that uses `Cancellation` gets the call's result instead, with a terminal one for
 """
 
 import asyncio
-from collections.abc import Callable, Coroutine, Generator
+import threading
+from collections.abc import Awaitable, Callable, Coroutine, Generator
 from contextlib import contextmanager, suppress
 from types import TracebackType
 from typing import Any, Generic, Protocol, TypeVar
@@ -177,6 +178,18 @@ async def run_to_completion(work: Coroutine[Any, Any, T], cancellation: Cancella
     return running.result()
 
 
+async def contained(work: Awaitable[T]) -> T:
+    """Await code of a host. Raise RuntimeError if it exits, as with `sys.exit`: asyncio would end its event loop."""
+    try:
+        return await work
+    except (Exception, asyncio.CancelledError, GeneratorExit):  # the last is raised where a coroutine is closed
+        raise
+    except BaseException as error:
+        if isinstance(error, KeyboardInterrupt) and threading.current_thread() is threading.main_thread():
+            raise  # Ctrl-C, which only this thread gets
+        raise RuntimeError(f"it raised {error!r}, which would end the program: raise an Exception instead") from error
+
+
 async def run_stoppable(running: "asyncio.Future[T]", *, grace_seconds: float, on_left_behind: Callable[[], None]) -> T:
     """Await a task of its own, which is left behind if it hasn't ended `grace_seconds` after a cancel: it still runs
     then, and nobody waits for it anymore. Raises what it raises.
@@ -199,6 +212,8 @@ async def run_stoppable(running: "asyncio.Future[T]", *, grace_seconds: float, o
             raise
         if running.cancelled():
             raise
+    if isinstance(running.exception(), GeneratorExit):
+        raise RuntimeError("it raised GeneratorExit")
     return running.result()
 
 

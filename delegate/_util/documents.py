@@ -9,7 +9,9 @@ import secrets
 import tomllib
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Literal, cast
+from typing import Any, Literal, NoReturn, cast
+
+from delegate._util.fencing import quoted
 
 Format = Literal["json", "yaml", "toml"]
 MAX_DEPTH = 100
@@ -23,7 +25,7 @@ def loads(text: str, format: Format) -> object:
 
         return load(text, MAX_DEPTH)
     try:
-        document: object = json.loads(text) if format == "json" else tomllib.loads(text)
+        document: object = strict.decode(text) if format == "json" else tomllib.loads(text)
     except RecursionError:
         raise ValueError(_TOO_DEEP) from None
     ahead: list[tuple[object, int]] = [(document, 0)]
@@ -35,6 +37,24 @@ def loads(text: str, format: Format) -> object:
             within = cast("Iterable[object]", value.values() if isinstance(value, dict) else value)
             ahead += ((part, depth + 1) for part in within)
     return document
+
+
+def unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """For `object_pairs_hook`: Python would keep only the last value of a key. Raises ValueError that names the key."""
+    fields = dict(pairs)
+    if len(fields) < len(pairs):
+        key = next(key for n, (key, _) in enumerate(pairs) if key in dict(pairs[:n]))
+        first = json.dumps(dict(pairs[:1]), ensure_ascii=False)[:-1]
+        raise ValueError(f"the key {quoted(key, 60)} is twice in the object that begins with {quoted(first, 60)}")
+    return fields
+
+
+def refuse_constant(word: str) -> NoReturn:
+    """For `json.loads`: Python parses NaN and Infinity, which JSON doesn't have."""
+    raise ValueError(f"{word} is not JSON")
+
+
+strict = json.JSONDecoder(object_pairs_hook=unique_keys, parse_constant=refuse_constant)
 
 
 def replace_text(path: Path, text: str, mode: int | None = None) -> None:

@@ -123,8 +123,11 @@ class _RunningLoop:
     def _run(self) -> None:
         asyncio.set_event_loop(self._loop)
         run = self._loop.run_until_complete
+        ended = self._loop.create_task(self._ended.wait())
         try:
-            run(self._ended.wait())
+            while not ended.done():
+                with suppress(SystemExit, KeyboardInterrupt):  # of code on the loop: its task has ended with it
+                    run(ended)
             run(_finish(asyncio.all_tasks(self._loop)))
             run(self._loop.shutdown_asyncgens())
             run(self._loop.shutdown_default_executor())

@@ -25,6 +25,7 @@ from dataclasses import dataclass, replace
 from datetime import date
 from functools import lru_cache
 
+from delegate._util.cancellation import contained
 from delegate._util.tokens import tokens_of
 from delegate.budget.costs import Charge
 from delegate.budget.ledger import Amounts, Ledger, Output
@@ -106,7 +107,7 @@ async def complete(
             start = time.monotonic()
             try:
                 with operations.chat(connection, limited_request) as operation:
-                    reply = await connection.client.complete(limited_request)
+                    reply = await contained(connection.client.complete(limited_request))
                     seconds = time.monotonic() - start
                     if most < request.max_output_tokens:
                         reply = replace(reply, output_limit=most)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol, Self
 
+from delegate._util.cancellation import contained
 from delegate._util.fencing import quoted
 from delegate.budget.costs import Charge
 from delegate.budget.ledger import Amounts, Ledger
@@ -237,7 +238,7 @@ class PendingReceipt:
 async def call_tool(tool: Tool, arguments: Mapping[str, Any]) -> ToolOutput:
     """Call a tool. An exception becomes its output, since a host's tool may raise anything and the child continues."""
     try:
-        answer = await tool.call(arguments)
+        answer = await contained(tool.call(arguments))
     except ToolDenied as error:
         return ToolOutput(str(error), "denied")
     except ToolError as error:

@@ -261,7 +261,7 @@ async def answer_to(ask: OnApproval, request: ApprovalRequest) -> tuple[Approval
         if (task := asyncio.current_task()) is not None and task.cancelling():
             raise
         return no, "no_answer"
-    except Exception:
+    except (Exception, SystemExit):
         _log.exception("nobody could be asked for an approval")
         return no, "failed"
     if answer is None:

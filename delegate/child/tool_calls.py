@@ -109,7 +109,7 @@ class ToolCalls:
             return ToolOutput(f"there is no tool {call.name!r}; use one of: {names}", "error")
         if call.arguments is None:
             given = redactor.beginning(call.raw_arguments, 200)
-            return ToolOutput(f"the arguments are not a valid JSON object: {given!r}", "error")
+            return ToolOutput(f"the arguments are not a valid JSON object with each key once: {given!r}", "error")
         with operations.tool(tool.name, call.id, call.arguments) as operation:
             output = await call_tool(tool, call.arguments)
             operation.returned(output)

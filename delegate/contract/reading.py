@@ -3,8 +3,9 @@
 import json
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any, NoReturn, cast
+from typing import Any, cast
 
+from delegate._util.documents import strict
 from delegate._util.fencing import one_line, quoted
 from delegate.types.errors import CallError
 
@@ -47,12 +48,12 @@ def decode(text: str | bytes, field: str | None = None) -> Any:
     try:
         text = text.decode("utf-8-sig") if isinstance(text, bytes) else text
         text = text.removeprefix("\ufeff")  # a byte order mark
-        return _DECODER.decode(text) if text.strip() else {}
+        return strict.decode(text) if text.strip() else {}
     except RecursionError:
         raise _too_deep(field) from None
     except json.JSONDecodeError as error:
         raise _invalid_json(error, field) from None
-    except ValueError as error:  # not UTF-8, NaN, an integer of thousands of digits
+    except ValueError as error:  # not UTF-8, a key twice, NaN, an integer of thousands of digits
         raise CallError("invalid_json", f"{_subject(field)} not valid JSON: {error}", field=field) from None
 
 
@@ -159,10 +160,3 @@ def _invalid_json(error: json.JSONDecodeError, field: str | None) -> CallError:
 
 def _subject(field: str | None) -> str:
     return f"`{field}` is" if field else "the arguments are"
-
-
-def _refuse_constant(name: str) -> NoReturn:
-    raise ValueError(f"{name} is not a JSON number")
-
-
-_DECODER = json.JSONDecoder(parse_constant=_refuse_constant)

@@ -168,7 +168,7 @@ class Delegation:
         try:
             if self._on_question is not None and (answer := await self._on_question(question)) is not None:
                 return answer
-        except Exception:
+        except (Exception, SystemExit):
             _log.exception("nobody could be asked a question, which waits for a message now")
         answer = asyncio.get_running_loop().create_future()
         self._questions[question.handle] = question, answer

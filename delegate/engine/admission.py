@@ -5,13 +5,16 @@ from collections.abc import Collection, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from datetime import date
+from difflib import get_close_matches
 from functools import partial
 from itertools import cycle, islice
 from typing import cast
 
 from delegate._util.cancellation import Cancellation, run_to_completion
+from delegate._util.redaction import logger
 from delegate.budget.runs import RunContext
 from delegate.child.goal_tools import GOAL_TOOLS, STEP_TOOLS
+from delegate.child.toolbox import toolbox_definitions
 from delegate.contract import Arguments, parse_call
 from delegate.contract.amounts import counted
 from delegate.contract.problems import unknown_name
@@ -30,9 +33,14 @@ from delegate.policy.settings import Settings
 from delegate.telemetry import operations
 from delegate.types import CONDITIONS, Author, RunResult, Task
 from delegate.types.codes import CallErrorCode
-from delegate.types.errors import BudgetExceeded, CallError
+from delegate.types.errors import BudgetExceeded, CallError, ConfigError
 from delegate.types.events import Event
+from delegate.types.ports import SEARCH_WEB
 from delegate.types.request import not_tasks
+
+_log = logger(__name__)
+_OWN = {*(one.name for one in toolbox_definitions()), "think", SEARCH_WEB, *GOAL_TOOLS, *STEP_TOOLS}
+"""The tools of delegate's own that a child may have, also where the settings don't offer them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +53,30 @@ class Admission:
     executor: Executor
     consumer: Consumer[Event] | None = None
     """The operator's consumer, which receives the events of every call."""
+
+    def __post_init__(self) -> None:
+        """Raise ConfigError for a rule on a tool that is misspelled, and for a result's schema that is none.
+
+        Other rules on tools that aren't there get a warning: several programs may share the settings.
+        """
+        services = self.executor.services
+        for tool in services.host_tools or ():
+            schema = tool.succeeded
+            if schema is not None and not callable(schema) and (fault := check_schema(schema)):
+                raise ConfigError(f"the tool {tool.name}: succeeded is not a JSON Schema: {fault}")
+        policies = {f"roles.{name}.policy": role.policy for name, role in self.settings.roles.items()}
+        known = {*services.known_tools(), *_OWN}
+        for field, policy in {"policy": self.settings.policy, **policies}.items():
+            for n, rule in enumerate(policy.rules if policy and services.uses_job_tools else ()):
+                # Patterns match other names, and tools of MCP servers aren't known before these run.
+                unknown = [name for name in rule.tools if name not in known and not {*"*?[."} & {*name}]
+                message = f"{field}.rules[{n}].tools: there is no tool {', '.join(map(repr, unknown))}"
+                for similar in (
+                    one for name in unknown for one in get_close_matches(name, known - {*rule.tools}, 1, 0.85)
+                ):
+                    raise ConfigError(f"{message}; did you mean `{similar}`?")
+                if len(unknown) == len(rule.tools):
+                    _log.warning("%s, so the rule applies to no call", message)
 
     def parse(self, arguments: Arguments) -> tuple[Task, ...]:
         """The tasks of a call as the parent's model wrote it. Raises CallError if they can't be read."""
@@ -129,7 +161,8 @@ class Admission:
             CallError: The task can't be run.
         """
         services = self.executor.services
-        self._refuse_unknown_tools(task)
+        if task.tools and services.knows_tools:  # a runner's own aren't known
+            self._refuse_unknown_tools(task.tools, "tools")
         if task.mode == "goal":
             hint = "use mode `once`, or `delegate.control.run_shots`, which runs the task again until it is verified"
             why, able = "only the built-in child can do goal mode", services.runner_has("makes_claims")
@@ -172,23 +205,23 @@ class Admission:
                 if role and role.limits_tools and not services.uses_job_tools:
                     message = f"the role {task.role} narrows the child's tools, and its runner has tools of its own"
                     raise CallError("no_role", message, field="role", hint="leave out `role`")
+                for field in ("tools", "without_tools") if role and not are_resumed else ():
+                    names = [name for name in getattr(role, field) or () if "." not in name and name not in _OWN]
+                    self._refuse_unknown_tools(names, f"roles.{task.role}.{field}")
             if role is not None and not are_resumed:
                 task = in_role(task, role, context.bounds(self.settings), services.known_tools, callable_model)
             done.append(task)
         return done
 
-    def _refuse_unknown_tools(self, task: Task) -> None:
-        """Raise CallError if the task names a tool that doesn't exist. A runner's own tools aren't known here.
+    def _refuse_unknown_tools(self, asked: Sequence[str], field: str) -> None:
+        """Raise CallError if one of the tools doesn't exist.
 
         A tool that exists may still not be offered, because the parent lacks it or the settings forbid it.
         """
-        services = self.executor.services
-        if not task.tools or not services.knows_tools:
-            return
-        names = services.known_tools(task.tools)
-        for n, name in enumerate(task.tools):
+        names = self.executor.services.known_tools(asked)
+        for n, name in enumerate(asked):
             if name not in names:
-                raise unknown_name("unknown_tool", name, names, f"tools[{n}]")
+                raise unknown_name("unknown_tool", name, names, f"{field}[{n}]")
 
     def _tools_of_child(self, task: Task, asked: Sequence[str]) -> Collection[str]:
         """The tools that a child may have receipts of. Any of `asked` may be a server's."""

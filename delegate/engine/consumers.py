@@ -28,6 +28,7 @@ SETTLE_SECONDS = 1.0
 """How long the end of a run waits for consumers that are behind."""
 
 T = TypeVar("T")
+_FAILURES = (Exception, SystemExit, asyncio.CancelledError)  # the last such as that of a future it asked
 _log = logger(__name__)
 
 
@@ -73,7 +74,7 @@ class Consumer(Generic[T]):
         start = time.perf_counter()
         try:
             answer = self._sink(event)
-        except (Exception, asyncio.CancelledError):  # such as that of a future it asked, and no cancel of this run
+        except _FAILURES:
             self._log_failure()
         else:
             if answer is not None and inspect.iscoroutine(answer):  # a plain function that returns a coroutine
@@ -115,7 +116,7 @@ class Consumer(Generic[T]):
             while self._has_more(idle):
                 try:
                     self._sink(self._queue.popleft())
-                except (Exception, asyncio.CancelledError):
+                except _FAILURES:
                     self._log_failure()
 
         work = partial(copy_context().run, pass_on)
@@ -126,7 +127,7 @@ class Consumer(Generic[T]):
             event = self._queue.popleft()
             try:
                 await (event if inspect.iscoroutine(event) else self._sink(event))
-            except (Exception, asyncio.CancelledError) as error:
+            except _FAILURES as error:
                 own = asyncio.current_task()
                 if isinstance(error, asyncio.CancelledError) and own is not None and own.cancelling():
                     raise

@@ -30,8 +30,11 @@ class ChildDeadline(Deadline):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._is_running = False
+        self._refused = kind is None and self.seconds_left == 0  # it blocked the event loop, so nothing stopped it
         try:
             await super().__aexit__(kind, error, trace)
+            if self._refused:
+                raise TimeoutError
         except TimeoutError:
             if self._error is None:
                 raise

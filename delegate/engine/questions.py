@@ -129,7 +129,7 @@ class Questions:
                 _log.warning("a question was answered by a %s, which is no answer", type(reply).__name__)
         except DelegateError as error:
             _log.warning("the answer to a question was not sent: %s", error)
-        except Exception:
+        except (Exception, SystemExit):
             _log.exception("nobody could be asked a question")
 
 

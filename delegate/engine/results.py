@@ -28,7 +28,7 @@ def structured_output(task: Task, child: ChildRun) -> Any:
     return None
 
 
-def internal_error_result(error: Exception, *, index: int, handle: str) -> TaskResult:
+def internal_error_result(error: BaseException, *, index: int, handle: str) -> TaskResult:
     detail = ErrorDetail(code="internal_error", message=f"{type(error).__name__}: {error}")
     return TaskResult(verdict=None, task_index=index, status="failed", report="", error=detail, handle=handle)
 

@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from delegate._util.cancellation import Cancellation, reraise_pending_cancel, run_stoppable
+from delegate._util.cancellation import Cancellation, contained, reraise_pending_cancel, run_stoppable
 from delegate._util.redaction import logger, redactor
 from delegate._util.semaphore import Permit
 from delegate._util.threads import run_in_thread, run_in_thread_if
@@ -155,7 +155,7 @@ class TaskRun:
                 if self.call.context.depth:  # the costs of the root's tasks are in its result
                     self.call.context.delegated.append(costs.of_result(result))
                 self.result = result = await self._save(child, result)
-            except Exception as error:
+            except (Exception, SystemExit) as error:
                 _log.exception("task %d failed inside delegate", self.index + 1)
                 result = internal_error_result(error, index=self.index, handle=self.handle)
                 result = await self._save(ChildRun(status="failed", error=result.error), result)
@@ -343,7 +343,7 @@ class TaskRun:
             _log.warning(text, getattr(runner, "name", type(runner).__qualname__), self.index + 1, GRACE_SECONDS)
 
         # A task of its own can be left behind if it ignores a cancel.
-        running = asyncio.ensure_future(runner.run(job))
+        running = asyncio.ensure_future(contained(runner.run(job)))
         return run_stoppable(running, grace_seconds=GRACE_SECONDS, on_left_behind=left_behind)
 
     async def _job_on_other_model(self, job: Job, error: ProviderError) -> Job:

@@ -4,7 +4,9 @@ import json
 import math
 import re
 from collections.abc import Collection
-from typing import Any, NoReturn, cast
+from typing import Any, cast
+
+from delegate._util.documents import refuse_constant
 
 MAX_DEPTH = 150
 _BOM = "\ufeff"
@@ -67,8 +69,3 @@ def finite(number: str) -> float:
     """For `json.loads`: Python parses 1e999 as infinity, which JSON doesn't have."""
     value = float(number)
     return value if math.isfinite(value) else refuse_constant(number)
-
-
-def refuse_constant(word: str) -> NoReturn:
-    """For `json.loads`: Python parses NaN and Infinity, which JSON doesn't have."""
-    raise ValueError(f"{word} is not JSON")

@@ -1,6 +1,5 @@
 """Makes rulings: a person's word on a criterion of a recorded verdict, with all that the judge is measured by."""
 
-import json
 import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -8,6 +7,7 @@ from typing import Any, cast
 
 import pydantic
 
+from delegate._util.documents import loads
 from delegate._util.redaction import redactor
 from delegate._util.similar import most_similar
 from delegate.judging.versions import judge_version
@@ -153,8 +153,8 @@ def read_rows(text: str, name: str, *, by: str, sampling: Sampling) -> list[Json
         if not line.strip():
             continue
         try:
-            data = json.loads(line)
-        except (ValueError, RecursionError) as error:
+            data = loads(line, "json")
+        except ValueError as error:
             raise CallError(
                 "unreadable_row", f"{name}:{n} is not JSON: {error}", hint="write one object per line"
             ) from None

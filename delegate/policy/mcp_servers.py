@@ -1,6 +1,5 @@
 """The setting `mcp_servers`: servers of the Model Context Protocol whose tools children may call. It is data only."""
 
-import json
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import PurePath
@@ -9,6 +8,7 @@ from typing import Annotated, Any, Literal, Self, cast
 from pydantic import BeforeValidator, Field, StringConstraints, model_validator
 from pydantic_core import PydanticCustomError
 
+from delegate._util.documents import loads
 from delegate.types.base import Input, Text
 
 ServerName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z][A-Za-z0-9-]*(_[A-Za-z0-9-]+)*$", max_length=30)]
@@ -76,7 +76,7 @@ def read_mcp_json(text: str) -> dict[str, Any]:
     Raises:
         ValueError: It isn't such a file.
     """
-    document = json.loads(text)
+    document = loads(text, "json")
     servers = cast("dict[str, Any]", document).get("mcpServers") if isinstance(document, dict) else None
     if not isinstance(servers, dict):
         raise ValueError("it has no object `mcpServers`")

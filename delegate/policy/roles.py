@@ -64,7 +64,7 @@ _TIERS = {"opus": "deep", "sonnet": "standard", "haiku": "fast", "inherit": None
 _TOOLS = {
     "Read": ("read_file",), "Write": ("write_file",), "Edit": ("edit_file",), "MultiEdit": ("edit_file",),
     "Glob": ("list_files", "search_files"), "Grep": ("search_files",), "LS": ("list_files",), "Bash": ("run_shell",),
-    "WebFetch": ("fetch_url",), "WebSearch": ("search_web",),
+    "WebFetch": ("fetch_url",), "WebSearch": ("search_web",), "TodoWrite": (), "LSP": (),
 }  # fmt: skip
 """The tools of Claude Code, with those that do the same. Others are left out: they have no equal here."""
 _WIDER = frozenset({
@@ -152,5 +152,7 @@ def _tools(names: object, *, denied: bool) -> object:
         if has_pattern and not denied:
             continue
         server = re.fullmatch(r"mcp__(.+?)__(.+)", plain)
+        if plain[:1].isupper() and plain not in _TOOLS and (meant := most_similar(plain, _TOOLS)):
+            raise ValueError(f"there is no tool `{plain}`; did you mean `{meant}`?")
         found += [f"{server[1]}.{server[2]}"] if server else _TOOLS.get(plain, () if plain[:1].isupper() else (plain,))
     return list(dict.fromkeys(found))

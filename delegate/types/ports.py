@@ -6,11 +6,12 @@ instead of pydantic models because a conversation creates thousands of them.
 
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, get_args
 
 from pydantic_core import to_json
 
 from delegate.types import Effort, JsonObject, Usage
+from delegate.types.errors import ConfigError
 
 # ------------------------------------------------------------------------------------------------------ model calls
 
@@ -233,6 +234,7 @@ Effect = Literal[
     "external",  # changes anything else, such as a database or somebody's mailbox
 ]
 """What a call of a tool may change."""
+_EFFECTS = frozenset(get_args(Effect))
 
 
 SEARCH_WEB = "search_web"
@@ -284,6 +286,13 @@ class Tool:
     succeeded: JsonObject | Callable[[Any], bool] | None = None
     identifies: tuple[str, ...] | None = None
 
+    def __post_init__(self) -> None:
+        for name in ("parallel", "read_only", "irreversible", "acts"):
+            if getattr(self, name) not in (True, False, None):
+                raise ConfigError(f"the tool {self.name}: {name} is {getattr(self, name)!r}; use True or False")
+        if self.effects and not _EFFECTS.issuperset(self.effects):
+            raise ConfigError(f"the tool {self.name}: effects takes a list of {', '.join(sorted(_EFFECTS))}")
+
     @property
     def spec(self) -> ToolSpec:
         """What a model is told of it. Its names of tools have no dots, so `server.tool` is `server__tool` there."""
@@ -320,6 +329,9 @@ class Tool:
             answer = await read.call(arguments)
             return answer if isinstance(answer, (str, ToolOutput)) else to_json(answer, fallback=str).decode()
 
+        names = read.parameters["properties"]
+        if any(path.partition(".")[0] not in names for path in identifies or ()):
+            raise ConfigError(f"the tool {read.name}: identifies takes a list of {', '.join(names)}")
         declared = None if effects is None else frozenset(effects)
         return cls(
             read.name,

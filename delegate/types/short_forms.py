@@ -4,11 +4,11 @@ There is one parser for the command line, files, tool calls and `Task`. A text t
 refused, since a judge would otherwise decide on the words of a command that nobody ran.
 """
 
-import json
 import re
 from collections.abc import Callable, Mapping
 from typing import Any, cast
 
+from delegate._util.documents import loads
 from delegate.types.errors import CallError
 
 JsonObject = dict[str, Any]
@@ -102,8 +102,8 @@ def criterion_of(text: str) -> JsonObject:
     """
     if LOOKS_LIKE_JSON.match(text):
         try:
-            return cast("JsonObject", json.loads(text))  # what begins with a brace is an object
-        except (ValueError, RecursionError) as error:
+            return cast("JsonObject", loads(text, "json"))  # what begins with a brace is an object
+        except ValueError as error:
             hint = "write it as an object, or begin a sentence with `text: `"
             message = f"criterion {_start(text)!r} starts with a brace but is not valid JSON: {error}"
             raise CallError("invalid_json", message, hint=hint) from None

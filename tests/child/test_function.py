@@ -1,6 +1,7 @@
 """A host's async functions as children: what they get and return, and how they are stopped."""
 
 import asyncio
+import time
 from collections.abc import Mapping
 from contextlib import suppress
 from functools import partial
@@ -53,6 +54,16 @@ async def test_the_prompt_contains_everything_that_the_task_specifies() -> None:
     for told in ("Count the files.", "Only *.py.", "- c1: every file is counted", "```json"):
         assert told in result.report
     assert "turns" not in result.report, "the function has its own limit"
+
+
+async def test_a_function_that_blocks_the_event_loop_past_its_deadline_is_no_completed_child() -> None:
+    async def child(job: Job) -> str:
+        time.sleep(0.2)  # noqa: ASYNC251
+        return "done"
+
+    result = await done(child, timeout_seconds=0.1)
+    assert (result.status, result.error and result.error.message) == ("timeout", "ran longer than 0.1 s")
+    assert (await done(child, timeout_seconds=10)).status == "completed"
 
 
 async def test_a_run_that_a_function_makes_itself_is_taken_as_it_is() -> None:

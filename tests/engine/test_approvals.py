@@ -493,3 +493,16 @@ async def test_a_hostile_argument_breaks_nothing(tmp_path: Path) -> None:
     result, _ = await run(client, person, mail.tool, policy=ASK)
     assert (result.status, result.receipts.denied, mail.sent) == ("completed", 1, [])
     assert person.requests[0].describe()
+
+
+@pytest.mark.parametrize("tools", [["things.add"], ["db_*"], ["run_shell"], ["send", "send_mails"]])
+async def test_a_rule_on_tools_that_may_be_there_is_no_mistake(tools: list[str], caplog: Any) -> None:
+    rule = {"decision": "deny", "reason": "r", "tools": tools}
+    await run(words([DONE]), None, Mailer().tool, policy={"rules": [rule]})
+    assert "there is no tool" not in caplog.text
+
+
+async def test_a_rule_on_another_tool_is_warned_of_since_programs_may_share_the_settings(caplog: Any) -> None:
+    rule = {"decision": "deny", "reason": "r", "tools": ["delete_all_rows"]}
+    await run(words([DONE]), None, Mailer().tool, policy={"rules": [rule]})
+    assert "policy.rules[0].tools: there is no tool 'delete_all_rows', so the rule applies to no call" in caplog.text

@@ -9,6 +9,7 @@ from typing import NamedTuple, cast
 
 from pydantic import ValidationError
 
+from delegate._util.documents import loads
 from delegate.cli.input.documents import is_document, name_of, read_document, read_text
 from delegate.cli.input.taskfile import read_criterion
 from delegate.judging.transcripts.messages import is_message, receipts_in
@@ -131,6 +132,6 @@ def _receipt(location: str, data: object) -> Receipt:
 
 def _json(location: str, text: str) -> object:
     try:
-        return json.loads(text)
-    except (ValueError, RecursionError) as error:
+        return loads(text, "json")
+    except ValueError as error:
         raise CallError("invalid_json", f"{location}: not valid JSON: {error}") from None

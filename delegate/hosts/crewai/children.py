@@ -20,6 +20,7 @@ from crewai.tools.tool_failure import ToolFailure
 from crewai.types.usage_metrics import UsageMetrics
 from crewai.utilities.string_utils import sanitize_tool_name
 
+from delegate._util.cancellation import contained
 from delegate.child.job import ChildRunner, Job
 from delegate.hosts.crewai.tool import DelegateTool
 from delegate.hosts.own_agents import CUT_OFF, CUT_OFF_MESSAGE, AgentRunner, ChildRecorder, Ending, TooManyTurns
@@ -93,7 +94,7 @@ async def _play(
 ) -> Ending:
     inputs = {"prompt": job.prompt, "goal": job.task.goal, "context": job.task.context or ""}
     given = (make_inputs(job) if make_inputs else inputs) if isinstance(agent, Crew) else job.prompt
-    running = asyncio.create_task(asyncio.to_thread(_kickoff, agent, given, recorder))
+    running = asyncio.create_task(contained(asyncio.to_thread(_kickoff, agent, given, recorder)))
     try:
         report = await asyncio.shield(running)
     except asyncio.CancelledError:

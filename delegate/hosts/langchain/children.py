@@ -27,6 +27,7 @@ from langgraph.prebuilt.tool_node import ToolCallRequest
 from langgraph.pregel import Pregel
 from langgraph.types import Command
 
+from delegate._util.cancellation import contained
 from delegate.child.job import ChildRunner, Job, call_tool
 from delegate.hosts.declarations import declared
 from delegate.hosts.host_tool import Invocation, approval_denied
@@ -116,7 +117,7 @@ async def _run_isolated(graph: Graph, message: AnyMessage, callbacks: Sequence[B
     kept = {name: value for name, value in settings.items() if not name.startswith(("__", "checkpoint", "thread_id"))}
     config = RunnableConfig(callbacks=list(callbacks), configurable=kept)
     run = graph.ainvoke({"messages": [message]}, config, context=parent.context if parent else None)
-    return await asyncio.create_task(run, context=variables)
+    return await asyncio.create_task(contained(run), context=variables)
 
 
 # ----------------------------------------------------------------------------------------- children that are graphs

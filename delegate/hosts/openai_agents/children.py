@@ -18,6 +18,7 @@ from agents.tool import maybe_invoke_function_tool_failure_error_function as fai
 from agents.tool import set_function_tool_failure_error_function
 from agents.tool_context import ToolContext
 
+from delegate._util.cancellation import contained
 from delegate.child.job import ChildRunner, Job, call_tool
 from delegate.hosts.host_tool import Invocation
 from delegate.hosts.openai_agents.tool import DelegateTool, model_name
@@ -251,7 +252,7 @@ class _ChildRecorder(RunHooks[Any], ChildRecorder):
                 return answer
 
         async def invoke(context: object, arguments: str) -> Any:
-            running = asyncio.ensure_future(record(context, arguments))
+            running = asyncio.ensure_future(contained(record(context, arguments)))
             self._calls.add(running)
             return await running
 

@@ -7,6 +7,7 @@ from typing import Any, get_args, get_origin
 
 from pydantic import BaseModel, ConfigDict, TypeAdapter, create_model
 
+from delegate._util.documents import unique_keys
 from delegate.engine.error_mapping import error_detail
 from delegate.hosts.serve.scoring import ScoreRequest, WireError
 from delegate.hosts.serve.service import JudgeRequest, Request, Service, parse
@@ -73,7 +74,7 @@ OPERATIONS = (
 def parse_json(text: str | bytes, what: str) -> Any:
     """The JSON in a text. Raises CallError, which says that `what` isn't valid."""
     try:
-        return json.loads(text)
+        return json.loads(text, object_pairs_hook=unique_keys)
     except (ValueError, RecursionError) as error:
         hint = "send a JSON object"
         raise CallError("invalid_json", f"the {what} is not valid JSON: {error}", hint=hint) from None

@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterable, Sequence
 from enum import IntEnum
 from typing import Any, cast
 
+from delegate._util.documents import refuse_constant
 from delegate._util.redaction import redactor
 from delegate.contract.matchers import Reference, matcher_in, reference, values_at
-from delegate.judging.report_json import refuse_constant
 from delegate.records.recorder import is_cut
 from delegate.types import Receipt
 

@@ -7,6 +7,7 @@ import asyncio
 from functools import partial
 from typing import Any, cast
 
+from delegate._util.cancellation import contained
 from delegate._util.redaction import redactor
 from delegate._util.threads import run_in_thread_if
 from delegate.contract.matchers import Reference, matcher_in, reference, values_at
@@ -43,7 +44,7 @@ async def check(criterion: ProbeCriterion, submission: Submission) -> CriterionR
         return result(criterion, "error", "check", error.code, redactor.text(str(error)))
     try:
         async with submission.probing, asyncio.timeout(criterion.timeout_seconds):
-            answer = await tool.call(args)
+            answer = await contained(tool.call(args))
             answer = answer if isinstance(answer, ToolOutput) else ToolOutput(answer)
     except TimeoutError:
         reason = f"{criterion.tool} took longer than {criterion.timeout_seconds:g} s"

@@ -10,8 +10,9 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any, Literal, cast
 
+from delegate._util.documents import refuse_constant, unique_keys
 from delegate._util.redaction import redactor
-from delegate.judging.report_json import finite, refuse_constant
+from delegate.judging.report_json import finite
 from delegate.types.errors import DelegateError
 
 PARSER_VERSION = "3"
@@ -112,12 +113,5 @@ def _missing(item: object) -> MissingAnswer:
     return MissingAnswer(**fields)
 
 
-def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    fields = dict(pairs)
-    if len(fields) != len(pairs):
-        raise ValueError("an object has the same key twice")
-    return fields
-
-
-_DECODER = json.JSONDecoder(object_pairs_hook=_unique_keys, parse_float=finite, parse_constant=refuse_constant)
+_DECODER = json.JSONDecoder(object_pairs_hook=unique_keys, parse_float=finite, parse_constant=refuse_constant)
 _ENCODER = json.JSONEncoder(ensure_ascii=False, allow_nan=False)

@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from delegate._util.cancellation import contained
 from delegate._util.threads import run_in_thread
 from delegate.judging.checks.json_schema import SchemaProblem, validate
 from delegate.judging.looks.carriers import Known, why_not_sent
@@ -62,7 +63,7 @@ async def call(tool: Tool, values: Mapping[str, Any], submission: Submission, ea
     if why:
         raise ToolError(f"not called, since {why}. Use arguments that a call of the worker had.")
     async with submission.probing, asyncio.timeout(SECONDS):
-        answer = await tool.call(args)
+        answer = await contained(tool.call(args))
     answer = answer if isinstance(answer, ToolOutput) else ToolOutput(answer)
     return Found(answer.text, status=answer.status)
 

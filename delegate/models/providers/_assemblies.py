@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from delegate.models.providers._shared import dig, parse_object
+from delegate.models.providers._shared import dig, parse_arguments
 from delegate.models.providers._stream import DONE
 from delegate.types import JsonObject
 
@@ -156,7 +156,7 @@ class Messages:
         for (index, name), parts in self._texts.items():
             block, text = blocks[index], "".join(parts)
             if name == "partial_json":
-                block["input"] = text if (arguments := parse_object(text)) is None else arguments
+                block["input"] = text if (arguments := parse_arguments(text)) is None else arguments
             else:
                 block[name] = (block.get(name) or "") + text
         return {**self._message, "content": [blocks[index] for index in sorted(blocks)]}

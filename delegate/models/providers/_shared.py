@@ -4,14 +4,15 @@ import json
 import warnings
 from base64 import b64encode
 from collections.abc import Callable, Iterable
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import replace
 from importlib import import_module
 from secrets import token_hex
-from typing import Any, Never, TypeVar, cast
+from typing import Any, TypeVar, cast
 
 from pydantic_core import from_json
 
+from delegate._util.documents import refuse_constant, strict
 from delegate._util.encoding import json_bytes
 from delegate.types import JsonObject
 from delegate.types.errors import ProviderError
@@ -41,12 +42,8 @@ class BuiltInClient:
     """A client of this package. A cancel ends its calls, which a host's client may ignore."""
 
 
-def _reject_constant(name: str) -> Never:
-    raise ValueError(f"{name} isn't JSON")
-
-
 _ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), check_circular=False)
-_DECODER = json.JSONDecoder(parse_constant=_reject_constant)
+_DECODER = json.JSONDecoder(parse_constant=refuse_constant)
 
 
 def to_json(value: Any) -> str:
@@ -95,12 +92,15 @@ def parse_object(text: str | bytes) -> JsonObject | None:
 
 def parse_arguments(text: str) -> JsonObject | None:
     """Parse a tool call's arguments. An empty text means no arguments: several servers send that."""
-    return valid_arguments(parse_object(text)) if text.strip() else {}
+    with suppress(ValueError, RecursionError):
+        return valid_arguments(strict.decode(text) if text.strip() else {})
+    return None
 
 
-def valid_arguments(arguments: JsonObject | None) -> JsonObject | None:
+def valid_arguments(arguments: object) -> JsonObject | None:
     """The arguments; None if they aren't an object or are nested too deeply."""
-    return arguments if arguments is not None and _is_within_depth(arguments, MAX_DEPTH) else None
+    is_valid = isinstance(arguments, dict) and _is_within_depth(cast("object", arguments), MAX_DEPTH)
+    return cast("JsonObject", arguments) if is_valid else None
 
 
 def _is_within_depth(value: object, levels: int) -> bool:
@@ -195,8 +195,8 @@ def with_ids(items: Iterable[JsonObject], id_name: str = "id", kind: str | None 
 def parsed_call(id: str, name: str, arguments: object) -> ToolCall:
     """A call whose arguments come as an object, or as what some servers send in place of one."""
     if isinstance(arguments, dict):
-        return ToolCall(id, name, valid_arguments(cast("JsonObject", arguments)))
-    return ToolCall(id, name, None, to_json(arguments))
+        return ToolCall(id, name, valid_arguments(cast("object", arguments)))
+    return ToolCall(id, name, None, arguments if isinstance(arguments, str) else to_json(arguments))
 
 
 def base64_of(attachment: Attachment) -> str:

@@ -1,4 +1,4 @@
-"""Tool arguments that are nested too deeply are an error of the call, and the child continues."""
+"""Tool arguments that are nested too deeply, or ambiguous, are an error of the call, and the child continues."""
 
 from typing import Any
 
@@ -40,3 +40,30 @@ async def test_a_call_with_endless_arguments_is_answered_with_an_error(
     (result,) = run.results
     assert (result.status, result.report) == ("completed", "did the work as asked"), result.error
     assert (result.receipts.total, result.receipts.error) == (1, 1)
+
+
+class Twice(dict[str, Any]):
+    """Is written as an object with the same key twice."""
+
+    def items(self) -> Any:
+        return [("path", "a.md"), ("path", "b.md"), ("content", "x")]
+
+
+@pytest.mark.parametrize("provider", ["openai", "anthropic"])
+async def test_a_call_with_an_argument_twice_is_answered_with_an_error(
+    provider: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[str] = []
+
+    def reply(call: Call) -> Reply:
+        told.extend(call.tool_results)
+        return Reply("done") if call.tool_results else Reply(tool_calls=(("write_file", Twice(path="a.md")),))
+
+    model, key, url = WAYS[provider]
+    with ModelServer(reply) as server:
+        monkeypatch.setenv(key, "dummy-key")
+        monkeypatch.setenv(url, getattr(server, f"{provider}_url"))
+        async with Delegator() as delegator:
+            (result,) = (await delegator.run(Task(goal="do the work", model=model))).results
+    assert (result.receipts.total, result.receipts.error, result.artifacts) == (1, 1, ())
+    assert "with each key once" in str(told)
