@@ -1,4 +1,4 @@
-"""Build the site of docs/ into build/docs/site, strictly: a link, an anchor or a reference that leads nowhere fails.
+"""Build the site of docs/ into build/docs/site, strictly: a link, anchor, reference or picture that isn't there fails.
 
 Run by `make docs` with the tools of the extra `docs`. The pages are copied first, together with the files elsewhere in
 the repository that they link to, whose links are set right: what is `../judges/README.md` from a page on disk is
@@ -30,28 +30,46 @@ SITE = BUILD / "site"
 _LINK = re.compile(r"(?<=\]\()(?!https?:|#)([^)\s#]+)")
 _LINK_TEXT = re.compile(r"\[([^\]]*)\]\([^)]*\)")
 _REFERENCE = re.compile(r"\[([^\]]+)\]\[delegate[\w.]*\]")
+_PICTURE = re.compile(r"""<img\b[^>]*?\bsrc=["']([^"'?#]+)""")
 _DOCSTRINGS = re.compile(r"^::: (\S+)\n(?: {4}.*\n?)*", re.MULTILINE)
 
 
 def main() -> None:
     """Copy and build. Ends the process with Zensical's exit code."""
     shutil.rmtree(BUILD, ignore_errors=True)
-    waiting, copied = sorted(DOCS.rglob("*.md")), set[Path]()
-    while waiting:
-        copied.add(file := waiting.pop())
-        waiting += _copied(file) - copied
+    copy_pages()
     shutil.copy(DOCS / "zensical.toml", BUILD)
     zensical = Path(sys.executable).with_name("zensical")
     command = [str(zensical), "build", "--strict", "--config-file", str(BUILD / "zensical.toml")]
     if failed := subprocess.run(command).returncode:
         sys.exit(failed)
+    if missing := missing_pictures(SITE):
+        sys.exit("pictures that aren't on the site: " + ", ".join(missing))
     for page in PAGES.rglob("*.md"):
         (SITE / page.relative_to(PAGES)).write_text(for_agents(page.read_text(encoding="utf-8")), encoding="utf-8")
     (SITE / "llms.txt").write_text(llms_txt(), encoding="utf-8")
 
 
+def copy_pages() -> None:
+    """Copy the pages, and whatever they link to."""
+    waiting, copied = sorted(DOCS.rglob("*.md")), set[Path]()
+    while waiting:
+        copied.add(file := waiting.pop())
+        waiting += _copied(file) - copied
+
+
+def missing_pictures(site: Path) -> list[str]:
+    """The pictures of pages that aren't on the site, which Zensical doesn't look for."""
+    return [
+        f"{picture} in {page.relative_to(site)}"
+        for page in sorted(site.rglob("*.html"))
+        for picture in _PICTURE.findall(page.read_text(encoding="utf-8"))
+        if not picture.startswith(("https:", "data:")) and not (page.parent / picture).is_file()
+    ]
+
+
 def _copied(file: Path) -> set[Path]:
-    """Copy one file to its place on the site. Gives the files outside of docs/ that it links to."""
+    """Copy one file to its place on the site. Gives what it links to, except pages of docs/."""
     target = _place(file)
     target.parent.mkdir(parents=True, exist_ok=True)
     if file.suffix != ".md":
@@ -63,7 +81,7 @@ def _copied(file: Path) -> set[Path]:
         to = (file.parent / link[1]).resolve()
         if not to.is_file() or not to.is_relative_to(ROOT):
             return link[1]  # for the builder to report
-        if not to.is_relative_to(DOCS):
+        if not to.is_relative_to(DOCS) or to.suffix != ".md":
             linked.add(to)
         return Path(os.path.relpath(_place(to), target.parent)).as_posix()
 

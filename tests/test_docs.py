@@ -21,6 +21,7 @@ import yaml
 from delegate import Delegator, Task, Verdict
 from delegate._util import resources
 from delegate.batch.sources import TaskFile
+from delegate.budget.runs import new_run_id
 from delegate.cli.input.hooks import CRITERIA_FILE, criteria_as_tasks
 from delegate.cli.input.taskfile import read_task
 from delegate.contract import parse_call
@@ -247,6 +248,13 @@ def test_links_lead_somewhere(page: Path) -> None:
             assert anchor in pages.anchors(target), link
 
 
+def test_ids_that_are_shown_are_as_long_as_those_of_runs() -> None:
+    text = "\n".join(page.read_text(encoding="utf-8") for page in (*DOCS.rglob("*.md"), ROOT / "README.md"))
+    shown = re.findall(r"^run (\w{8,})\b|\bhandle: ([0-9a-f]{8,})-|such as (\w{8,})-0", text, re.MULTILINE)
+    lengths = {len("".join(ids)) for ids in shown}
+    assert (len(shown) > 7, lengths) == (True, {len(new_run_id())})
+
+
 def test_the_navigation_has_every_page_once() -> None:
     site = tomllib.loads((DOCS / "zensical.toml").read_text(encoding="utf-8"))
     ours = {str(page.relative_to(DOCS)) for page in pages.pages()} | {"judges/README.md", "schemas/README.md"}
@@ -257,6 +265,23 @@ def _listed(nav: Any) -> Iterator[str]:
     for entry in nav:
         for target in entry.values():
             yield from [target] if isinstance(target, str) else _listed(target)
+
+
+def test_the_pictures_of_pages_are_part_of_the_site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(build_docs, "PAGES", tmp_path / "pages")
+    build_docs.copy_pages()
+    copied = {page: page.read_text(encoding="utf-8") for page in build_docs.PAGES.rglob("*.md")}
+    pictures = {page.parent / to for page, text in copied.items() for to in re.findall(r"!\[[^]]*\]\(([^)]+)\)", text)}
+    assert build_docs.PAGES / "screens" / "page.png" in pictures
+    assert [picture for picture in pictures if not picture.is_file()] == []
+
+
+def test_the_build_finds_a_picture_that_is_not_on_the_site(tmp_path: Path) -> None:
+    (tmp_path / "here.png").touch()
+    (tmp_path / "a.html").write_text(
+        '<img src="here.png"><img alt="x" src="gone/b.png"><img src="https://x.test/c.png">'
+    )
+    assert build_docs.missing_pictures(tmp_path) == ["gone/b.png in a.html"]
 
 
 def test_agents_get_a_line_for_each_page() -> None:

@@ -57,6 +57,10 @@ def test_a_pass_says_what_it_is_worth() -> None:
     assert str(_result(0, _verdict("PASS"))) == "task 1: PASS (proven)"
 
 
+def test_a_command_is_printed_with_its_own_spaces() -> None:
+    assert "`test 'A  b' = ab`" in str(_verdict(text="`test 'A  b' = ab`"))
+
+
 def test_hostile_text_adds_no_lines_and_no_control_characters() -> None:
     for value in (_verdict(text=HOSTILE * 50), _result(0, _verdict(text=HOSTILE * 50))):
         assert len(str(value).splitlines()) == 1
@@ -81,6 +85,12 @@ def test_a_notebook_shows_an_escaped_table(value: Verdict | TaskResult | RunResu
     assert "&lt;script&gt;alert(&#x27;x&#x27;)&lt;/script&gt;" in html
     assert "\x1b" not in html
     assert "\u202e" not in html
+
+
+def test_a_notebook_names_the_record_of_each_task_of_a_run() -> None:
+    result = _result(0, _verdict()).model_copy(update={"handle": "1f2e-0"})
+    html = RunResult(results=(result,))._repr_html_()  # pyright: ignore[reportPrivateUsage]
+    assert (html.count("<th>handle</th>"), html.count("<td>1f2e-0</td>")) == (1, 1)
 
 
 def test_repr_still_names_every_field() -> None:

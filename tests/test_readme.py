@@ -10,6 +10,7 @@ import pytest
 
 from delegate.models.catalog import Catalog
 from delegate.testing import judge_reply
+from scripts import write_outputs
 from scripts.write_outputs import ROOT, WIDTH, blocks, printed, stable
 from tests.support import pages, warm
 from tests.support.model_server import Call, ModelServer, Reply
@@ -34,6 +35,17 @@ def test_the_program_prints_what_it_shows() -> None:
     noise, other = "task 0:  PASS; $0.34, run ba9876543210, by claude-haiku-5-5", "task 0: FAIL"
     assert stable("task 0: PASS; $0.0012, run 0123456789ab, by gpt-6-luna") == stable(noise)
     assert stable("task 0: PASS") != stable(other)
+
+
+def test_what_is_shown_is_replaced_where_other_models_are_chosen(monkeypatch: pytest.MonkeyPatch) -> None:
+    def printed(_: str) -> str:
+        return PROGRAM_OUTPUT.rstrip("\n")
+
+    monkeypatch.setattr(write_outputs, "printed", printed)
+    (judge,) = re.findall(r"^- judge: (\S+)$", PROGRAM_OUTPUT, re.MULTILINE)
+    assert write_outputs.with_outputs(README.replace(f"judge: {judge}", "judge: claude-haiku-5-5")) == README
+    other_cost = README.replace("- spent: $0.00", "- spent: $9.00")
+    assert write_outputs.with_outputs(other_cost) == other_cost != README
 
 
 def test_it_names_make_targets_and_installs_from_the_clone() -> None:

@@ -37,7 +37,7 @@ async def run_in_daemon_thread(function: Callable[..., T], *arguments: Any) -> T
     def run() -> None:
         try:
             settle, outcome = result.set_result, function(*arguments)
-        except OSError as error:
+        except Exception as error:
             settle, outcome = result.set_exception, error
         with suppress(RuntimeError):  # the loop is closed: nothing awaits the result
             loop.call_soon_threadsafe(_settle, result, settle, outcome)

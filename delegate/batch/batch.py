@@ -17,6 +17,7 @@ from typing import Literal
 
 from delegate._util.cancellation import Cancellation, run_to_completion
 from delegate._util.redaction import redactor
+from delegate._util.threads import run_in_daemon_thread
 from delegate.batch.backend import Backend, WorkerLost
 from delegate.batch.graph import Graph, InOrder
 from delegate.batch.item import BadRow, Item, ItemOutcome, ItemState
@@ -102,7 +103,7 @@ class BatchConfig:
     journal: Journal
     run_id: str
     admit: Callable[[Task], object]
-    """Raises CallError for a task that can't be run."""
+    """Raises CallError for a task that can't be run. It is called in a thread without an event loop."""
     concurrency: int = 3
     max_cost_usd: float | None = None
     """Maximum cost of the whole batch in US dollars, earlier sessions included. Only known costs count."""
@@ -194,7 +195,7 @@ class Batch:
 
     async def _open(self) -> None:
         config, source, results = self._config, self._config.source, self._config.results
-        validated = await asyncio.to_thread(validate, source, config.admit, skip_bad=config.skip_bad)
+        validated = await run_in_daemon_thread(lambda: validate(source, config.admit, skip_bad=config.skip_bad))
         self.tally.total = validated.total
         with located(source.name):  # a graph holds all items in memory
             self._entries = iter(source)

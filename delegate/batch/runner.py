@@ -1,9 +1,11 @@
 """Runs each item of a batch as a call with one task; all calls belong to one run."""
 
+import asyncio
 from collections.abc import Awaitable, Callable, Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from delegate._util.cancellation import Cancellation
+from delegate._util.threads import run_in_daemon_thread
 from delegate.batch.graph import check
 from delegate.batch.item import Item
 from delegate.batch.journal import BatchSummary
@@ -14,6 +16,7 @@ from delegate.budget.runs import RunContext
 from delegate.engine.admission import Admission
 from delegate.engine.consumers import Consumer
 from delegate.engine.scope import CallOptions
+from delegate.engine.working_folder import located
 from delegate.judging.validate import refuse_undecidable
 from delegate.models.catalog import Model
 from delegate.records.history import Records
@@ -59,6 +62,8 @@ class BatchRunner:
     context: RunContext
     close: Callable[[], Awaitable[None]] | None = None
     """Awaited by `aclose`, if nothing else closes the delegator."""
+    _tried: set[int] = field(default_factory=set[int])
+    """Hashes of checks that can fail."""
 
     @property
     def capacity(self) -> int | None:
@@ -108,7 +113,9 @@ class BatchRunner:
     def admit(self, task: Task) -> list[Model | None]:
         """The models that would run the task. Raises CallError for one that can't be run in a batch."""
         _refuse_attempts(task)
-        return self.models(task)
+        models = self.models(task)
+        self._refuse_vacuous(*self.admission.in_roles([located(task)], self.context))
+        return models
 
     def models(self, task: Task) -> list[Model | None]:
         """The models that would run the task, by attempts; None if the runner chooses its own. Raises CallError."""
@@ -120,6 +127,14 @@ class BatchRunner:
         """Raise CallError for a task that can't be run anywhere. The process that runs it selects the model."""
         _refuse_attempts(task)
         refuse_undecidable(task)
+        self._refuse_vacuous(task)
+
+    def _refuse_vacuous(self, task: Task) -> None:
+        """Raise CallError if a criterion can't fail. The same checks are tried once in each folder."""
+        checks = tuple(one.model_dump_json() for one in task.acceptance_criteria if one.kind != "text")
+        if checks and (key := hash((checks, task.workspace and task.workspace.path))) not in self._tried:
+            asyncio.run(self.admission.refuse_vacuous([task], "person"))
+            self._tried.add(key)
 
     async def resume(self, batch: BatchSummary) -> None:
         """Continue the numbering of tasks and the sum of costs of an earlier session."""
@@ -133,7 +148,9 @@ class BatchRunner:
             call = [task for task in source.tasks if isinstance(task, Task)]
             await self.admission.admitted(call, CallOptions("person", self.context))
             admit = self.models
-        validated = validate(source, lambda task: estimator.add(task, admit(task)), skip_bad=skip_bad)
+        validated = await run_in_daemon_thread(
+            lambda: validate(source, lambda task: estimator.add(task, admit(task)), skip_bad=skip_bad)
+        )
         left_usd = self.context.ledger.left("cost_usd")
         estimate = await estimator.estimate(self.records.past_tasks, left_usd=left_usd)
         stages: list[list[Item]] = []

@@ -14,7 +14,7 @@ from delegate.contract.render import data_notice, mark_verdicts, verdict_line
 from delegate.types import JsonObject, ParentQuestion, TaskResult
 from delegate.types.errors import CallError
 
-_EXAMPLE = 'send {"handle": "1f2e3d4c5b6a-0"}, with the handle from the result'
+_EXAMPLE = 'send {"handle": "1f2e3d4c5b6a7f8e9d0c-0"}, with the handle from the result'
 
 
 class ReadRequest(NamedTuple):
@@ -71,7 +71,7 @@ def parse_merge(arguments: Arguments) -> tuple[list[str], str | None]:
     handles = cast("list[object]", given) if isinstance(given, list) else []
     if not handles:
         message = "`handles` is not a list of handles" if given else "`handles` is empty"
-        raise CallError("wrong_type", message, field="handles", hint='send {"handles": ["1f2e3d4c5b6a-0"]}')
+        raise CallError("wrong_type", message, field="handles", hint='send {"handles": ["1f2e3d4c5b6a7f8e9d0c-0"]}')
     if not isinstance(onto, str | None):
         hint = "name a branch, or leave it out"
         raise CallError("wrong_type", f"`onto` is {kind_of(onto)}, not a string", field="onto", hint=hint)

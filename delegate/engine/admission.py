@@ -143,7 +143,7 @@ class Admission:
             able, hint = services.uses_job_tools, "leave out `scratch`"
             self._refuse_unable("no_scratch", "scratch", ("scratch",), able=able, why=why, hint=hint)
         models = self._select_models(tasks, context, alone=resumed is not None)
-        await self._refuse_vacuous(tasks, author)
+        await self.refuse_vacuous(tasks, author)
         if author == "model" and self.settings.ask_above_usd is not None:
             from delegate.engine.expensive import refuse_unapproved  # loaded only where it is asked for
 
@@ -229,7 +229,7 @@ class Admission:
         own = [name for name in dict.fromkeys(known) if task.tools is None or name in task.tools]
         return (*own, *sorted(STEP_TOOLS)) if task.steps else own
 
-    async def _refuse_vacuous(self, tasks: Sequence[Task], author: Author) -> None:
+    async def refuse_vacuous(self, tasks: Sequence[Task], author: Author) -> None:
         """Raise CallError if a criterion can't fail, as far as that can be found out by trying. Commands are tried only
         with `strict_checks`.
         """

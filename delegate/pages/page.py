@@ -28,7 +28,7 @@ _CHOICES: Mapping[Tone, str] = {
     "pass": "all passed",
     "none": "without verdicts",
     "run": "running",
-    "warn": "interrupted",
+    "warn": "interrupted, or not looked at",
 }
 """Which runs the list can be limited to."""
 

@@ -89,7 +89,9 @@ class RunReader:
         """The latest runs and batches, newest first."""
         batches = {batch.run_id: batch for batch in await self._journal.latest(limit)}
         runs = [run for run in await self._records.runs(limit) if run.run_id not in batches]
-        return [_line(run) for run in sorted((*batches.values(), *runs), key=lambda run: -run.began_at)[:limit]]
+        latest = sorted((*batches.values(), *runs), key=lambda run: -run.began_at)[:limit]
+        unexamined = await self._records.unexamined([run.run_id for run in latest if run.failed])
+        return [_line(run, run.run_id in unexamined) for run in latest]
 
 
 # -------------------------------------------------------------------------------------------------- runs and tasks
@@ -363,7 +365,7 @@ def _columns(outcomes: Sequence[ItemOutcome]) -> list[str]:
 # ---------------------------------------------------------------------------------------------------------- lists
 
 
-def _line(run: RunSummary | BatchSummary) -> RunLine:
+def _line(run: RunSummary | BatchSummary, is_unexamined: bool) -> RunLine:
     if isinstance(run, RunSummary):
         kind, total, cost_usd, goal = "run", run.tasks, run.cost_usd, run.goal
     else:
@@ -372,8 +374,8 @@ def _line(run: RunSummary | BatchSummary) -> RunLine:
     cost = rough_usd(cost_usd, estimated=run.estimated) if cost_usd is not None else "cost unknown"
     seconds = (run.ended_at or time.time()) - run.began_at
     tone: Tone = "pass" if run.passed == total and total else "none"
-    if run.state == "running" or run.failed or run.state != "ended":
-        tone = "run" if run.state == "running" else "fail" if run.failed else "warn"
+    if run.failed or run.state != "ended":
+        tone = "run" if run.state == "running" else "fail" if run.failed and not is_unexamined else "warn"
     return RunLine(
         run_id=run.run_id,
         kind=kind,

@@ -131,7 +131,7 @@ class _Views:
     async def _compare(self, request: web.Request) -> web.Response:
         runs = request.query.getall("run", [])
         if len(runs) != 2:
-            return _reply(problem_page(f"{len(runs)} runs are chosen: choose two of the list"), HTTPStatus.BAD_REQUEST)
+            return _reply(problem_page(f"choose two runs of the list, not {len(runs)}"), HTTPStatus.BAD_REQUEST)
         views = [await self._reader.view(run) for run in runs]
         return _reply(await run_in_thread(lambda: compare_page(views)))
 

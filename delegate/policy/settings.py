@@ -135,8 +135,8 @@ class Settings(Input):
     is data from the project's owner, up to 32 kB of it."""
     strict_checks: bool = False
     """Whether to try each criterion before a child starts, and refuse those that cannot fail: commands in an empty
-    folder and on a copy of the workspace, conditions on reports that say nothing. If false, a command that succeeds
-    there adds a finding to the verdict."""
+    folder and on a copy of the workspace, schemas and probes on reports that say nothing. Patterns, expressions and
+    files are always tried. If false, a command that succeeds there adds a finding to the verdict."""
     sandbox: Sandbox = "auto"
     """`auto`: use bubblewrap if it works, or else Landlock. `require`: refuse commands if neither works. `off`: use
     neither."""
@@ -328,20 +328,20 @@ def parse(file: trust.SettingsFile) -> dict[str, Any]:
     Raises:
         ConfigError: It isn't TOML, or no `.mcp.json` or role, or a value is invalid.
     """
-    what = "TOML"
+    what, hint = "TOML", "; correct it there"
     try:
         text = file.data.decode("utf-8-sig")
         if file.path.name == trust.MCP_NAME:
             what, fields = "a list of MCP servers", {"mcp_servers": read_mcp_json(text)}
         elif trust.is_role(file.path):
-            what = "a role"
+            what, hint = "a role", ""  # what is wrong with one says how to correct it
             fields = {"roles": dict([read_role(file.path, text)])}
         else:
             fields = cast("dict[str, Any]", loads(text, "toml"))
     except UnicodeDecodeError:
         raise ConfigError(f"{file.name} can't be read: it is not UTF-8; save it as UTF-8") from None
     except ValueError as error:
-        raise ConfigError(f"{file.name} can't be read as {what}: {error}; correct it there") from error
+        raise ConfigError(f"{file.name} can't be read as {what}: {error}{hint}") from error
     Settings.model_validate(fields, context=file.name)
     return fields
 

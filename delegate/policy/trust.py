@@ -221,12 +221,13 @@ def digest_of(path: Path) -> str:
 
 
 def revoke(path: Path) -> bool:
-    """End the trust in the file at `path`, or in the folder `path`. Whether it was trusted."""
-    listed = trusted()
-    was = [listed.pop(key, None) for key in (_key(path), _key(path / NAME))]
-    if any(was):
-        _store(listed)
-    return any(was)
+    """End the trust in the file at `path`, or in what the folder `path` has. Whether there was any."""
+    listed, folder = trusted(), Path(os.path.realpath(path))
+    ended = {file for file in listed if file.parent == folder and is_role(file)} | {_key(path), _key(path / NAME)}
+    kept = {file: digest for file, digest in listed.items() if file not in ended}
+    if kept != listed:
+        _store(kept)
+    return kept != listed
 
 
 def _store(listed: Mapping[Path, str]) -> None:

@@ -31,6 +31,7 @@ from delegate.records.candidate_lists import CandidateLists
 from delegate.records.recorder import LARGE_CHARS, is_large
 from delegate.records.sqlite import Store, explained, trouble_of
 from delegate.types import Attempt, ChildRun, JsonObject, Ruling, RunStatus, SentMessage, Task, TaskResult, Usage
+from delegate.types.codes import NobodyLookedCode
 from delegate.types.errors import CallError, DelegateError
 
 if TYPE_CHECKING:
@@ -141,6 +142,10 @@ _SELECT_VERDICTS = f"""
 SELECT handle, run_id, json_extract({candidate_lists.RESULT}, '$.verdict')
 FROM tasks {candidate_lists.JOINED}
 WHERE verdict IS NOT NULL AND json_valid(result) AND (?1 IS NULL OR run_id = ?1) ORDER BY tasks.rowid
+"""  # noqa: S608
+_SELECT_UNEXAMINED = f"""
+SELECT run_id FROM tasks WHERE verdict = 'FAIL' AND run_id IN (SELECT value FROM json_each(?)) GROUP BY run_id
+HAVING MIN(CASE WHEN json_valid(result) THEN json_extract(result, '$.verdict.code') IN {get_args(NobodyLookedCode)} END)
 """  # noqa: S608
 _DRAW = """
 SELECT handle, id FROM (
@@ -477,6 +482,10 @@ class Records:
         )
         found = [await self.tasks(run_id) for (run_id,) in await self._rows(latest, limit)]
         return [_run_summary(tasks) for tasks in found if tasks]
+
+    async def unexamined(self, run_ids: Sequence[str]) -> set[str]:
+        """Those of these runs in which every FAIL is one because nobody could look at the work."""
+        return {run_id for (run_id,) in await self._rows(_SELECT_UNEXAMINED, json.dumps(run_ids))}
 
     async def past_tasks(self, model: str | None) -> "list[PastTask]":
         """What the latest completed tasks took that requested this model, or any, as far as their cost is known."""

@@ -263,7 +263,9 @@ class RunResult(Value):
                 "" if result.good else str(result).partition(": ")[2],
                 f"{result.seconds:.1f}",
                 rough_usd(result.cost_usd, estimated=result.cost_provenance == "estimated"),
+                result.handle or "",
             )
             for result in self.results
         ]
-        return html_table(str(self).partition("\n")[0], ("task", "verdict", "status", "reason", "s", "cost"), rows)
+        columns = ("task", "verdict", "status", "reason", "s", "cost", "handle")
+        return html_table(str(self).partition("\n")[0], columns, rows)

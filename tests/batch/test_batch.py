@@ -161,6 +161,22 @@ async def test_bad_tasks_can_be_skipped_and_are_reported(delegator: Delegator) -
     assert ids(lines(Path("r.jsonl"))) == ["1", "2", "3"]
 
 
+async def test_a_criterion_that_cannot_fail_is_refused_or_skipped_wherever_it_stands(
+    delegator: Delegator, children: Children
+) -> None:
+    bad = Task.model_validate({"goal": "b", "acceptance_criteria": [{"kind": "json_predicate", "expr": "true"}]})
+    with pytest.raises(CallError, match="tasks: row 2: it can't fail") as planned:
+        await delegator.batches.plan([*tasks("a"), bad])
+    with pytest.raises(CallError, match="tasks: row 2: it can't fail") as run:
+        await outcomes(delegator.batches.run([*tasks("a"), bad]))
+    for error in (planned.value, run.value):
+        assert (error.code, error.field) == ("vacuous_check", "acceptance_criteria[0]")
+    assert not children.starts
+    assert (await delegator.batches.plan([*tasks("a"), bad, bad], skip_bad=True)).bad_rows == 2
+    found = await outcomes(delegator.batches.run([*tasks("a"), bad, bad], skip_bad=True))
+    assert words(found) == {"1": "PASS", "2": "bad_row", "3": "bad_row"}
+
+
 async def test_a_cancel_ends_running_items_and_a_resume_starts_the_rest(
     delegator: Delegator, children: Children
 ) -> None:

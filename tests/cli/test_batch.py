@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from delegate import Delegator, Task
+from delegate import Cancellation, Delegator, Task
 from delegate.batch.batch import Batch
 from delegate.batch.item import ItemOutcome
 from delegate.cli.screen.batch_progress import BatchProgress, Failures
@@ -140,6 +140,44 @@ def test_an_invalid_row_is_one_error_line_unless_it_is_skipped() -> None:
     )
     assert skipped.returncode == 3
     assert {row["id"]: row["state"] for row in lines(Path("r.jsonl"))} == {"1": "done", "row 2": "bad_row", "3": "done"}
+
+
+@pytest.mark.parametrize(
+    ("criterion", "settings"),
+    [("regex: .", {}), ("json: true", {}), ("shell: echo {company}", {"DELEGATE_STRICT_CHECKS": "true"})],
+)
+def test_a_criterion_that_cannot_fail_refuses_the_file_and_its_plan(criterion: str, settings: dict[str, str]) -> None:
+    task = {"goal": "Look at A", "acceptance_criteria": [criterion.format(company="A")]}
+    Path("tasks.yaml").write_text(json.dumps([{"goal": "Look at B"}, task]))
+    with ModelServer(_model) as server:
+        environment = {**openai_at(server), **settings}
+        of_rows = (_companies("A", "B"), "--goal", "Look at {company}", "-c", criterion)
+        for arguments, row in ((of_rows, "companies.csv: row 1"), (("tasks.yaml",), "tasks.yaml: row 2")):
+            for output in (("-o", "r.jsonl"), ("--plan",)):
+                done = delegate("batch", *arguments, *output, **environment)
+                assert (done.returncode, done.stdout) == (2, "")
+                assert done.stderr.startswith(f"delegate: {row}: it can't fail: ")
+        plan = delegate("run", "Look at A", "-c", criterion.format(company="A"), "--plan", **environment)
+        assert (plan.returncode, plan.stdout) == (2, "")
+        assert not server.calls
+    assert not Path("r.jsonl").exists()
+    assert "no runs" in delegate("runs").stdout
+
+
+def test_a_batch_of_which_no_task_began_is_shown_as_one_without_records() -> None:
+    async def stopped() -> str:
+        cancellation = Cancellation()
+        cancellation.cancel()
+        async with Delegator(client=Children()) as delegator:
+            batch = delegator.batches.run(tasks("a"), cancellation=cancellation)
+            assert [outcome async for outcome in batch] == []
+        return batch.run_id
+
+    run_id = asyncio.run(stopped())
+    for name in ("last", run_id, run_id[:8]):
+        shown = delegate("show", name)
+        assert shown.returncode == 2
+        assert shown.stderr.startswith(f"delegate: no task of batch {run_id} is on record (none has started, or ")
 
 
 def test_a_workflow_blocks_tasks_whose_needs_have_no_pass() -> None:

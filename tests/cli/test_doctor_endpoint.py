@@ -132,6 +132,16 @@ def test_a_model_that_never_writes_json_cannot_judge() -> None:
     assert "structured_output = false" in checks["JSON"][2]
 
 
+def test_the_lines_to_add_declare_the_context_that_the_server_tells() -> None:
+    props = context("/props", {"default_generation_settings": {"n_ctx": 8192}})
+    with ModelServer(good, models=("local-model",), others=props) as server:
+        told = delegate("doctor", OPENAI_BASE_URL=server.openai_url).stdout
+    assert 'id = "local-model", tier = "standard", context_tokens = 8192, input_price = 0' in told
+    with ModelServer(good, models=("local-model",)) as server:
+        silent = delegate("doctor", OPENAI_BASE_URL=server.openai_url).stdout
+    assert 'id = "local-model", tier = "standard", input_price = 0' in silent
+
+
 OLLAMA = {"models": [{"name": "local-model:latest", "model": "local-model:latest", "context_length": 4096}]}
 LM_STUDIO = {"data": [{"id": "local-model", "max_context_length": 131072, "loaded_context_length": 4096}]}
 SHOWN = {"parameters": 'num_ctx                        4096\nstop                           "<end>"'}

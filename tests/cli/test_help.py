@@ -1,9 +1,11 @@
 """Help, `--json` and the shell's completion, for every command."""
 
 import json
+import re
 
 import pytest
 
+from delegate import Task
 from delegate.cli.app import COMMANDS
 from tests.cli.command import delegate
 from tests.support.samples import sampled
@@ -29,3 +31,8 @@ def test_json_is_short_for_the_format(command: tuple[str, ...]) -> None:
     short, long = delegate(*command, "--json"), delegate(*command, "--format", "json")
     assert json.loads(short.stdout) == json.loads(long.stdout)
     assert short.returncode == long.returncode
+
+
+def test_the_help_of_run_names_every_field_of_a_task() -> None:
+    listed = delegate("run", "-h").stdout.partition("the fields ")[2].partition(". A criterion")[0]
+    assert set(re.findall(r"\w+", listed)) - {"and"} == set(Task.model_fields)

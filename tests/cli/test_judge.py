@@ -49,6 +49,12 @@ def test_checks_alone_give_a_pass_without_a_key_or_allowed_commands() -> None:
     assert done.stderr == ""
 
 
+def test_a_command_is_shown_with_its_own_spaces() -> None:
+    done = delegate("judge", "--goal", "Compare.", "--workspace", ".", "-c", "shell: test 'A  b' = ab", COLUMNS="160")
+    assert done.returncode == 1
+    assert "`test 'A  b' = ab` exits with 0" in done.stdout
+
+
 def test_a_forbidden_tool_of_which_the_record_shows_nothing_is_met_only_on_trust() -> None:
     done = delegate(*WORK, "--receipts", "receipts.jsonl", "-c", "never called: send_emial")
     assert done.returncode == 0, done.stderr

@@ -232,7 +232,7 @@ def test_a_score_is_shown_with_its_coverage_unless_it_adds_nothing() -> None:
 def test_findings_are_shown_and_cannot_add_lines() -> None:
     finding = Finding(severity="major", code="vacuous_check", message="c1:\nPASS  all is well\x1b[2J")
     lines = _shown_alone(findings=(finding,))
-    assert "  ! major  vacuous_check: c1: PASS all is well" in lines
+    assert "  ! major  vacuous_check: c1: PASS  all is well" in lines
 
 
 def test_a_findings_only_criterion_is_marked() -> None:

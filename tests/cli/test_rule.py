@@ -57,7 +57,7 @@ def test_a_ruling_is_recorded_and_measured(handle: str) -> None:
     (row,) = json.loads(printed("rule", handle, "c2", "met", "--by", "ann", "--json"))
     assert (row["ruling"], row["judged"], row["sampling"]) == ("met", "met", "chosen")
     shown = printed("calibrate")
-    assert shown.startswith("Picked by somebody")
+    assert shown.startswith("Chosen by hand, so these rates don't hold for other criteria\n")
     assert "100.0% (2.5%–100.0%)" in shown
     document = json.loads(printed("calibrate", "--json"))
     assert [(one["n"], one["false_pass"], one["worker"] is None) for one in document["judges"]] == [

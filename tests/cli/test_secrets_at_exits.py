@@ -289,7 +289,7 @@ EXITS = {
         hosts/own_agents.py hosts/progress.py""",
     "the work itself, and what its commands get": """
         child/acp.py child/acp_connection.py child/command.py child/job.py child/mcp_connection.py child/toolbox.py
-        sandbox/commands/confinement.py
+        judging/checks/can_fail.py sandbox/commands/confinement.py
         sandbox/filesystem/copy_out.py sandbox/filesystem/files.py sandbox/tampering/git_files.py
         sandbox/commands/landlock.py sandbox/filesystem/paths.py sandbox/commands/subreaper.py
         sandbox/filesystem/trees.py sandbox/workspace/inputs.py sandbox/workspace/folder.py

@@ -82,6 +82,25 @@ def test_trusted_files_are_listed_and_revoked() -> None:
     assert (again.returncode, "isn't trusted" in again.stderr) == (2, True)
 
 
+def test_the_trust_in_a_folder_of_roles_ends_as_it_began() -> None:
+    for folder in (".claude/agents", ".codex/agents"):
+        Path(folder).mkdir(parents=True)
+        for name in ("a", "b"):
+            Path(folder, f"{name}.md").write_text("---\ndescription: x\n---\nDo it.")
+        assert delegate("trust", folder).returncode == 0
+    Path(".claude/agents/b.md").unlink()
+    assert delegate("trust", "--revoke", ".claude/agents").stdout == ".claude/agents is no longer trusted\n"
+    listed = [line.split()[0] for line in delegate("trust", "--list").stdout.splitlines()]
+    assert listed == [str(Path(".codex/agents", name).resolve()) for name in ("a.md", "b.md")]
+    assert delegate("trust", "--revoke", ".claude/agents").returncode == 2
+
+
+def test_what_a_role_may_not_set_is_to_be_removed_and_nothing_else() -> None:
+    Path("agents").mkdir()
+    Path("agents/a.md").write_text("---\ndescription: x\nsandbox: off\n---\nDo it.")
+    assert delegate("trust", "agents").stderr.endswith("and a role only narrows; remove it\n")
+
+
 @pytest.mark.parametrize(("toml", "words"), [(None, "there is no file"), ("commands = [", "TOML"), ("x = 1", "x (in")])
 def test_a_missing_or_invalid_file_is_not_trusted(toml: str | None, words: str) -> None:
     if toml is not None:

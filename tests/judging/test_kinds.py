@@ -196,10 +196,10 @@ async def test_an_undecidable_criterion_is_rejected_before_spending(criterion: d
     client = Scripted(lambda request: "never asked")
     async with Delegator(client=client) as delegator:
         task = Task.model_validate({"goal": "x", "acceptance_criteria": ["fine", criterion]})
-        result = await delegator.run(task)
-    assert result.error
-    assert (result.error.code, result.error.field) == ("invalid_criterion", "acceptance_criteria[1]")
-    assert result.error.hint
+        with pytest.raises(CallError) as refused:
+            await delegator.run(task)
+    assert (refused.value.code, refused.value.field) == ("invalid_criterion", "acceptance_criteria[1]")
+    assert refused.value.hint
     assert not client.requests
 
 

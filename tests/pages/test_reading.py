@@ -143,6 +143,16 @@ async def test_a_fail_because_nobody_could_look_is_told_apart(home: Path) -> Non
     (task,) = (await recorded.view(home, result.run_id)).tasks
     assert (task.word, task.tone, task.code) == ("FAIL", "warn", "judge_unparseable")
     assert task.why.startswith("nobody could look: ")
+    both = {"goal": "Name", "acceptance_criteria": [RIVER]}, {"goal": "b", "acceptance_criteria": ["file: b.txt"]}
+    await recorded.run(words(recorded.child("It is the Rhine."), "no JSON at all"), *both)
+    await recorded.batch(client, [("a", {"goal": "Name", "acceptance_criteria": [RIVER]}, {})])
+    async with RunReader(home) as reader:
+        lines = await reader.runs()
+        assert [line.tone for line in lines] == ["warn", "fail", "warn"]
+        assert [(await reader.view(line.run_id)).tone for line in lines] == ["warn", "fail", "warn"]
+    recorded.execute(home, "UPDATE tasks SET result = '{' WHERE handle = ?", result.results[0].handle)
+    async with RunReader(home) as reader:
+        assert len(await reader.runs()) == 3
 
 
 async def test_the_timeline_tells_the_child_from_its_judge(home: Path) -> None:

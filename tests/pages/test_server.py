@@ -106,6 +106,8 @@ async def test_two_runs_stand_side_by_side_the_same_goals_in_one_row(home: Path)
             assert hostile not in text
         for ids, code in (([then], 400), ([then] * 3, 400), ([then, "nothing"], 404)):
             assert await status(http, (url / "compare").with_query(run=ids)) == code
+        async with http.get(url / "compare") as reply:
+            assert "choose two runs of the list, not 0" in await reply.text()
         async with http.get(url) as reply:
             assert f'name="run" value="{now}"' in await reply.text()
 

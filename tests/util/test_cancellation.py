@@ -15,7 +15,19 @@ from typing import Any
 
 import pytest
 
-from delegate import Cancellation, ChildRun, Delegator, Job, Parent, Receipt, RunResult, Task, TaskResult, Verdict
+from delegate import (
+    CallError,
+    Cancellation,
+    ChildRun,
+    Delegator,
+    Job,
+    Parent,
+    Receipt,
+    RunResult,
+    Task,
+    TaskResult,
+    Verdict,
+)
 from delegate.models.providers.scripted import Scripted
 from delegate.types.events import Event
 from delegate.types.ports import ChatReply, ChatRequest
@@ -454,11 +466,12 @@ async def test_what_is_stopped_before_its_start_never_starts_and_is_recorded_if_
         with pytest.raises(asyncio.CancelledError):
             await call
         assert not (home / "records.sqlite3").exists()
-        late = await delegator.run(Task(goal="a"), Task(goal="b"), parent=Parent(seconds_left=0))
+        with pytest.raises(CallError) as late:
+            await delegator.run(Task(goal="a"), Task(goal="b"), parent=Parent(seconds_left=0))
         cancellation.cancel()
         run = await delegator.call({"tasks": [{"goal": "a"}, {"goal": "b"}]}, cancellation=cancellation)
         records = [await delegator.records.read(result.handle or "") for result in run.results]
-    assert (late.error and late.error.code) == "budget_exceeded"
+    assert late.value.code == "budget_exceeded"
     assert [(one.status, one.usage.model_calls) for one in run.results] == [("cancelled", 0)] * 2
     assert [record and record["result"]["status"] for record in records] == ["cancelled"] * 2
     assert not client.requests

@@ -105,6 +105,11 @@ def test_one_line_is_one_line_and_no_longer_than_asked(text: str, limit: int) ->
     assert quoted(text, limit).count('"') == 2
 
 
+def test_a_line_keeps_the_spaces_within_a_command_and_no_gap_that_hides_its_end() -> None:
+    assert one_line("  assert slug('A  b')\n\n\t== 'a-b'", 80) == "assert slug('A  b') == 'a-b'"
+    assert one_line(f"make{' ' * 70}; rm -rf x", 80) == "make ; rm -rf x"
+
+
 def test_a_cut_line_shows_that_it_was_cut() -> None:
     assert one_line("word " * 20, 11) == "word word…"
     assert one_line("x" * 12, 12) == "x" * 12

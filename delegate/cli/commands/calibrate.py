@@ -102,7 +102,7 @@ def _print(measured: Sequence[Measured]) -> None:
         for judge in measured
         if judge.worker is None or counts[judge.judge, judge.judge_version, judge.sampling] != 2
     ]
-    headings = {"random": "Drawn at random", "chosen": "Picked by somebody: no measure of the others"}
+    headings = {"random": "Drawn at random", "chosen": "Chosen by hand, so these rates don't hold for other criteria"}
     for sampling, heading in headings.items():
         if not (rows := [judge for judge in shown if judge.sampling == sampling]):
             continue

@@ -33,8 +33,8 @@ def rule(
         str | None,
         typer.Argument(
             metavar="[HANDLE]",
-            help="The handle of a task such as 1f2e3d4c5b6a-0, or the id or first characters of a run of one task, or "
-            "`last`.",
+            help="The handle of a task such as 1f2e3d4c5b6a7f8e9d0c-0, or the id or first characters of a run of one "
+            "task, or `last`.",
             autocompletion=complete_run,
         ),
     ] = None,

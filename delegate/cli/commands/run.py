@@ -162,11 +162,12 @@ def run(
         -c '{"kind": "citations"}'   as JSON, like probe and json_schema
 
     A task file is a list of tasks, or an object with the list as `tasks`. A
-    task has the fields goal, context, acceptance_criteria, output_schema, tier,
-    model, tools, workspace, max_steps, timeout_seconds, max_cost_usd, mode,
-    max_claims, steps, role, instructions, id, needs and attempts. A criterion in it is a sentence or a
-    typed object, and a relative workspace is resolved against the folder of the file. What reaches
-    further than that folder or your settings needs `delegate trust FILE`.
+    task has the fields goal, context, acceptance_criteria, deliverables,
+    min_level, output_schema, tier, model, effort, tools, workspace, max_steps,
+    timeout_seconds, max_cost_usd, mode, max_claims, steps, role, instructions,
+    id, needs and attempts. A criterion in it is a sentence or a typed object,
+    and a relative workspace is resolved against the folder of the file. What
+    reaches further than it or your settings needs `delegate trust FILE`.
 
     The child gets a new, empty folder; with --in, --worktree or --copy, it gets
     a project. Its files stay there; --out copies them to a folder of yours. It

@@ -14,9 +14,11 @@ from typing import Any, Literal
 
 from rich.text import Text
 
-from delegate.cli.doctor.probe import LOCAL_SERVERS, NO_LIST, ServedModels, ask, ask_local
+from delegate.cli.doctor.probe import LOCAL_SERVERS, NO_LIST, ServedModels, ask, ask_local, paths
+from delegate.cli.doctor.served_context import served_context
 from delegate.cli.input.choice import Choice, choose
 from delegate.cli.screen.output import plain
+from delegate.contract.amounts import counted
 from delegate.delegator import Delegator
 from delegate.models.catalog import Model
 from delegate.models.connections import find_endpoints
@@ -106,7 +108,7 @@ async def examine(delegator: Delegator) -> Diagnostics:
     answers = dict(zip(endpoints, served, strict=True))
     choice = choose(delegator)
     fault = _fault("model", choice.worker, endpoints, answers)
-    new = _undeclared(delegator, endpoints, answers, local)
+    new = await _undeclared(delegator, endpoints, answers, local)
     checks = (
         *settings_files(),
         *_keys(environ),
@@ -129,10 +131,10 @@ async def undeclared_servers(delegator: Delegator) -> Servers:
     endpoints = find_endpoints(delegator.settings.endpoints, os.environ)
     own = {key: one for key, one in endpoints.items() if key == ("openai", None) and not one.is_openai_itself}
     served, local = await asyncio.gather(asyncio.gather(*map(ask, own.values())), ask_local())
-    return _undeclared(delegator, own, dict(zip(own, served, strict=True)), local)
+    return await _undeclared(delegator, own, dict(zip(own, served, strict=True)), local)
 
 
-def _undeclared(delegator: Delegator, endpoints: Endpoints, answers: Answers, local: Servers) -> Servers:
+async def _undeclared(delegator: Delegator, endpoints: Endpoints, answers: Answers, local: Servers) -> Servers:
     """As `undeclared_servers`, from what was asked already."""
     servers = dict(local)
     own = endpoints.get(("openai", None))
@@ -144,7 +146,15 @@ def _undeclared(delegator: Delegator, endpoints: Endpoints, answers: Answers, lo
         name: replace(server, models=tuple(id for id in server.models if not delegator.catalog.find(id)))
         for name, server in servers.items()
     }
-    return {name: server for name, server in unknown.items() if server.models and server.url not in addresses}
+    new = {name: server for name, server in unknown.items() if server.models and server.url not in addresses}
+    key = own.api_key if own else NO_KEY
+    return {name: await _with_contexts(server, key if server.key_env else NO_KEY) for name, server in new.items()}
+
+
+async def _with_contexts(server: ServedModels, key: str) -> ServedModels:
+    listing, _, headers = paths(endpoint := Endpoint("openai", server.url, key), key)
+    said = await asyncio.gather(*(served_context(endpoint, listing, headers, model) for model in server.models))
+    return replace(server, contexts={model: one.tokens for model, one in zip(server.models, said, strict=True) if one})
 
 
 def toml_lines(servers: Servers) -> str:
@@ -153,8 +163,10 @@ def toml_lines(servers: Servers) -> str:
     for name, server in servers.items():
         fields = {"name": name, "base_url": server.url} | ({"key_env": server.key_env} if server.key_env else {})
         lines = ["[[endpoints]]", *(f"{key} = {json.dumps(value)}" for key, value in fields.items()), "models = ["]
-        free = 'tier = "standard", input_price = 0, output_price = 0'
-        lines += [f"    {{ id = {json.dumps(model)}, {free} }}," for model in server.models]
+        for model in server.models:
+            context = f"context_tokens = {server.contexts[model]}, " if model in server.contexts else ""
+            free = f'tier = "standard", {context}input_price = 0, output_price = 0'
+            lines.append(f"    {{ id = {json.dumps(model)}, {free} }},")
         tables.append("\n".join([*lines, "]"]))
     return "\n\n".join(tables)
 
@@ -187,8 +199,7 @@ def _endpoints(endpoints: Endpoints, answers: Answers) -> Iterator[DiagnosticChe
         elif served.status in NO_LIST:
             yield DiagnosticCheck("endpoint", "note", f"{where} answers, but lists no models (HTTP {served.status})")
         else:
-            count = len(served.models)
-            yield DiagnosticCheck("endpoint", "ok", f"{where} answers, {count} model{'' if count == 1 else 's'}")
+            yield DiagnosticCheck("endpoint", "ok", f"{where} answers, {counted(len(served.models), 'model')}")
 
 
 def _fault(subject: str, model: Model | None, endpoints: Endpoints, answers: Answers) -> DiagnosticCheck | None:

@@ -3,7 +3,7 @@
 import asyncio
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
 import aiohttp
@@ -30,6 +30,8 @@ class ServedModels:
     """What to correct."""
     key_env: str | None = None
     """The variable with its key, if it needs one."""
+    contexts: Mapping[str, int] = field(default_factory=dict[str, int])
+    """How many tokens models take, as far as the server says so."""
 
 
 async def ask(endpoint: Endpoint) -> ServedModels:

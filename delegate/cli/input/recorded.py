@@ -58,8 +58,11 @@ async def find(
     run_id = str(record["run_id"]) if record else await run_id_of(delegator, text)
     tasks = await delegator.records.tasks(run_id)
     if not tasks:
+        message = f"there is no record {text!r}"
         hint = "use `last`, or an id from `delegate runs` or its first characters; records are stored in DELEGATE_HOME"
-        raise CallError("unknown_handle", f"there is no record {text!r}", hint=hint)
+        if run_id in await _run_ids(delegator, _SEARCHED, only_batches=True):
+            message, hint = f"no task of batch {run_id} is on record", "none has started, or its records were deleted"
+        raise CallError("unknown_handle", message, hint=hint)
     if record is None and not attempts:
         _, others = await attempts_of(delegator, tasks)
         tasks = [task for task in tasks if task.handle not in others]
@@ -153,7 +156,7 @@ RunArgument = Annotated[
     typer.Argument(
         metavar="RUN",
         help="The id of a run or a batch, its first characters, `last`, or the handle of a task such as "
-        "1f2e3d4c5b6a-0.",
+        "1f2e3d4c5b6a7f8e9d0c-0.",
         autocompletion=complete_run,
     ),
 ]

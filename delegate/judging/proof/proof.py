@@ -144,7 +144,8 @@ class Proof(Subject):
                 return _proposal(f"a quote from {', '.join(self.part.files) or 'a file that the child left'}", check)
             case "deed":
                 if self.by == "nobody":
-                    return "nobody read what it is about: begin it with `report: `, `file PATH: ` or `deed: `"
+                    begin = "begin it with `report: `, `file PATH: ` or `deed: `"
+                    return f"that depends on what the criterion is about, which no model could read; {begin}"
                 tools = " or ".join(f"`{tool}`" for tool in self.part.tools)
                 names = ", ".join(repr(name) for name in self.names)
                 call = f"a successful call{f' of {tools}' if tools else ''}{f' with {names}' if names else ''}"

@@ -179,7 +179,8 @@ async def test_what_nobody_read_is_a_deed_and_never_an_error_of_the_call(reading
     said = await verdict_on(client(reading, quote="I wrote to Ann"), "mail Ann", MAIL)
     assert (said.verdict, said.code) == ("FAIL", "self_report_only")
     assert str(reading_in(said)) == "not read, so deed"
-    assert "begin it with `report: `" in said.criteria[0].reason
+    why = "that depends on what the criterion is about, which no model could read; begin it with `report: `"
+    assert f"what would show it: {why}" in said.criteria[0].reason
     assert str(await verdict_on(client(reading), "mail Ann again", MAIL)) == "PASS (trusted: c1)"
 
 
