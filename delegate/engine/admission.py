@@ -142,7 +142,7 @@ class Admission:
         tools = services.probe_tools(task, context)
         child_tools = partial(self._tools_of_child, task) if services.uses_job_tools else None
         refuse_undecidable(task, tools=tools, child_tools=child_tools)
-        if not self.executor.services.runner.needs_model:
+        if not services.runner.needs_model:
             return None
         try:
             return choose_child(self.catalog, self._child_request(task, context))
@@ -239,17 +239,15 @@ class Admission:
         in_turn = cycle((first, *other_children(self.catalog, self._child_request(task, context))))
         return list(islice(in_turn, task.attempts))
 
-    def _child_request(self, task: Task | None, context: RunContext) -> ChildRequest:
-        """What the task asks for, or a task that asks for nothing."""
-        cost_is_limited = (task and task.max_cost_usd) is not None or context.ledger.is_limited("cost_usd")
+    def _child_request(self, task: Task, context: RunContext) -> ChildRequest:
         return ChildRequest(
-            tier=task.tier if task else None,
-            model=(task and task.model) or self.settings.model,
+            tier=task.tier,
+            model=task.model or self.settings.model,
             usual_tier=self.settings.tier,
             bounds=context.bounds(self.settings),
             available=self.connections.available,
             on=date.today(),
-            priced_only=cost_is_limited,
+            priced_only=task.max_cost_usd is not None or context.ledger.is_limited("cost_usd"),
         )
 
     async def _connect(self, model: Model, task: Task, context: RunContext) -> Connection:

@@ -26,14 +26,7 @@ from delegate.engine.deadline import ChildDeadline
 from delegate.engine.fallback import MAX_MODELS, failed_model, has_done_nothing, next_connection
 from delegate.engine.needs import obstacle
 from delegate.engine.questions import Questions
-from delegate.engine.results import (
-    goal_end,
-    internal_error_result,
-    program,
-    receipt_counts,
-    report_of,
-    structured_output,
-)
+from delegate.engine.results import goal_end, program, receipt_counts, report_of, structured_output
 from delegate.engine.scope import CallScope
 from delegate.engine.task_events import TaskEvents
 from delegate.judging.reading.reader import PendingReading
@@ -157,8 +150,11 @@ class TaskRun:
                 self.result = result = await self._save(child, result)
             except Exception as error:
                 _log.exception("task %d failed inside delegate", self.index + 1)
-                result = internal_error_result(error, index=self.index, handle=self.handle)
-                result = await self._save(ChildRun(status="failed", error=result.error), result)
+                detail = ErrorDetail(code="internal_error", message=f"{type(error).__name__}: {error}")
+                result = TaskResult(
+                    verdict=None, task_index=self.index, status="failed", report="", error=detail, handle=self.handle
+                )
+                result = await self._save(ChildRun(status="failed", error=detail), result)
             else:
                 reraise_pending_cancel()
             finally:
@@ -416,7 +412,8 @@ class TaskRun:
             await folder.give({name: needed.result() for name, needed in self.needs.items()})
         kinds = {criterion.kind for criterion in self.task.criteria}
         has_shell = "shell" in kinds
-        if has_shell or not services.uses_toolbox:
+        # Where only our own tools use the folder, they make it when they need it.
+        if has_shell or services.host_tools is not None or not services.uses_job_tools:
             folder.make()
         # A judge may run commands on what the child leaves, and there may be something now that decides them.
         may_be_run = not kinds.isdisjoint(("text", "question", "rubric")) and bool(services.settings.judge_looks)
