@@ -86,9 +86,8 @@ def _usage_text(error: Any) -> str:
 
     text = error.format_message().rstrip(".").replace("Value error, ", "")
     if possible := getattr(error, "possibilities", None):
-        text = (
-            f"{error.message}; did you mean {most_similar(getattr(error, 'option_name', ''), possible) or possible[0]}?"
-        )
+        meant = most_similar(getattr(error, "option_name", ""), possible) or possible[0]
+        text = f"{error.message}; did you mean {meant}?"
     elif "unexpected extra argument" in text:
         text += "; put an argument with spaces in quotes"
     context = getattr(error, "ctx", None)
