@@ -36,7 +36,6 @@ _HEADERS = {
     "Cross-Origin-Resource-Policy": "same-origin",
     "Cache-Control": "no-store",
 }
-_NOTHING = "default-src 'none'"
 _log = logger(__name__)
 
 
@@ -107,7 +106,7 @@ class _Views:
         finally:
             self._turn(request.protocol)
         response.headers.update(_HEADERS)
-        response.headers.setdefault("Content-Security-Policy", _NOTHING)
+        response.headers.setdefault("Content-Security-Policy", "default-src 'none'")
         return response
 
     def _is_ours(self, request: web.Request) -> bool:

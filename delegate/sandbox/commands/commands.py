@@ -221,9 +221,8 @@ class Commands:
         if copy is None:
             with _compiled_files(mechanism) as folder:
                 env = {**spec.env, "PYTHONPYCACHEPREFIX": folder}
-                return await self._run(
-                    mechanism, await _with_repository(replace(spec, env=env, writable=(Path(folder),)))
-                )
+                spec = replace(spec, env=env, writable=(Path(folder),))
+                return await self._run(mechanism, await _with_repository(spec))
         spec = replace(spec, env={**spec.env, "PYTHONDONTWRITEBYTECODE": "1"})
         if await self.mounts_copies():
             return await self._run(mechanism, replace(spec, content=copy))
