@@ -64,8 +64,7 @@ class Admission:
         context, services = options.context, self.executor.services
         tasks, connections = await self.admitted(tasks, options)
         # The operator's consumer receives only the events of top-level tasks.
-        receivers = (self.consumer if context.depth == 0 else None, consumer)
-        consumers = tuple(receiver for receiver in receivers if receiver is not None)
+        consumers = tuple(filter(None, (self.consumer if context.depth == 0 else None, consumer)))
         servers = services.servers if services.uses_job_tools else None
         name, run = self.settings.tool_name, context.run
         async with (
@@ -137,8 +136,7 @@ class Admission:
         if task.steps:
             why = "only a child that calls nothing but delegate's tools can be held to steps"
             hint = "leave out `steps`, or use the built-in child"
-            able = services.uses_job_tools
-            self._refuse_unable("no_steps", "steps", STEP_TOOLS, able=able, why=why, hint=hint)
+            self._refuse_unable("no_steps", "steps", STEP_TOOLS, able=services.uses_job_tools, why=why, hint=hint)
         tools = services.probe_tools(task, context)
         child_tools = partial(self._tools_of_child, task) if services.uses_job_tools else None
         refuse_undecidable(task, tools=tools, child_tools=child_tools)

@@ -95,8 +95,7 @@ def read_record(records: Sequence[JsonObject], start: JsonObject | None, process
         task = task_of(record)
         message = next((one["text"] for one in record["messages"][:1] if one["state"] == "queued"), "")
         if record["workspace"] is None and len(records) > 1:
-            before = continued(records[:-1], start or {}, message, None)
-            return replace(before, task=task, process=process)
+            return replace(continued(records[:-1], start or {}, message, None), task=task, process=process)
         if start is None or record["workspace"] is None:
             why = (
                 "its child hadn't started" if record["workspace"] is None else "what its workspace was isn't on record"

@@ -143,8 +143,7 @@ class TaskRun:
                         await self._before.close()
                     if self.folder is not None:
                         await self.folder.close(keep=has_files)
-                build = partial(self._built, child, verdict, start)
-                result = await run_in_thread_if(is_large(child), build)
+                result = await run_in_thread_if(is_large(child), partial(self._built, child, verdict, start))
                 if self.call.context.depth:  # the costs of the root's tasks are in its result
                     self.call.context.delegated.append(costs.of_result(result))
                 self.result = result = await self._save(child, result)
@@ -426,8 +425,7 @@ class TaskRun:
             self._before = ChecksBefore(self.task, folder, services.commands, self.call.author)
             self._before.start()
         if services.runner_has("reads_record") and not self.call.context.depth:
-            start = resumed.start if resumed else None
-            self._start = start or await self._start_of(folder)
+            self._start = (resumed.start if resumed else None) or await self._start_of(folder)
         if resumed is not None and (diff := resumed.diff) is not None:  # a new worktree gets what an earlier one had
             problem = await merge_diff(folder.root, await run_in_thread(diff.read_bytes))
             if problem:

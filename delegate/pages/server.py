@@ -97,8 +97,7 @@ class _Views:
         except web.HTTPException as error:
             response = web.Response(status=error.status, text=f"{error.status}: {error.reason}\n")
         except DelegateError as error:
-            unknown = isinstance(error, CallError)
-            status = HTTPStatus.NOT_FOUND if unknown else HTTPStatus.INTERNAL_SERVER_ERROR
+            status = HTTPStatus.NOT_FOUND if isinstance(error, CallError) else HTTPStatus.INTERNAL_SERVER_ERROR
             response = _reply(problem_page(str(error)), status)
         except Exception:
             _log.exception("a page can't be shown")
