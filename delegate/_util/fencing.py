@@ -61,8 +61,6 @@ TYPOGRAPHY = {
     **dict.fromkeys(map(ord, "\u2010\u2011\u2012\u2013\u2014\u2212"), "-"),
 }
 """Typographic characters that count as the plain one in a quote."""
-
-
 _PLAIN_BYTES = bytes([9, 10, *range(32, 127)])
 """Tab, newline and printable ASCII."""
 

@@ -37,9 +37,8 @@ def blocking(method: Callable[Concatenate[S, P], Coroutine[Any, Any, T]], doc: s
 
     @wraps(method)
     def wait(self: S, *args: P.args, **kwargs: P.kwargs) -> T:
-        return self.wait_for(
-            getattr(self, method.__name__)(*args, **kwargs)
-        )  # looked up by name, since a subclass may override it
+        # Looked up by name, since a subclass may override it.
+        return self.wait_for(getattr(self, method.__name__)(*args, **kwargs))
 
     wait.__name__, wait.__doc__ = f"{method.__name__}_sync", doc
     wait.__qualname__ = f"{method.__qualname__}_sync"

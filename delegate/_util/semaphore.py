@@ -24,26 +24,22 @@ class FairSemaphore:
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
-        self._held = 0
+        self.held = 0
+        """The current number of holders."""
         self._waiters: OrderedDict[_Waiter, None] = OrderedDict()
         self.lock = threading.RLock()
         """Re-entrant, since the garbage collector may finalize an abandoned waiter while the lock is held."""
 
     @property
-    def held(self) -> int:
-        """The current number of holders."""
-        return self._held
-
-    @property
     def is_full(self) -> bool:
         """Whether `acquire` would wait now."""
-        return self._held >= self.limit
+        return self.held >= self.limit
 
     async def acquire(self) -> None:
         """Wait until fewer than `limit` are held and all earlier waiters have been served."""
         with self.lock:
-            if self._held < self.limit:  # then there are no waiters
-                self._held += 1
+            if self.held < self.limit:  # then there are no waiters
+                self.held += 1
                 return
             waiter = _Waiter(asyncio.get_running_loop().create_future())
             self._waiters[waiter] = None
@@ -59,7 +55,7 @@ class FairSemaphore:
     def release(self) -> None:
         """Release one holder and wake the next waiter."""
         with self.lock:
-            self._held -= 1
+            self.held -= 1
             self._wake_waiters()
 
     async def __aenter__(self) -> None:
@@ -69,15 +65,15 @@ class FairSemaphore:
         self.release()
 
     def _wake_waiters(self) -> None:
-        while self._waiters and self._held < self.limit:
+        while self._waiters and self.held < self.limit:
             waiter, _ = self._waiters.popitem(last=False)
-            self._held += 1
+            self.held += 1
             waiter.acquired = True
             try:
                 waiter.future.get_loop().call_soon_threadsafe(resolve, waiter.future)
             except RuntimeError:  # the waiter's loop is closed
                 waiter.acquired = False
-                self._held -= 1
+                self.held -= 1
 
 
 def resolve(future: asyncio.Future[None]) -> None:

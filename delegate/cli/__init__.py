@@ -96,9 +96,8 @@ def _usage_text(error: Any) -> str:
         error.message = f"{problem_of(detail)}, got {detail['input']!r:.60}"
     text = error.format_message().rstrip(". ")
     if possible := getattr(error, "possibilities", None):
-        text = (
-            f"{error.message}; did you mean {most_similar(getattr(error, 'option_name', ''), possible) or possible[0]}?"
-        )
+        meant = most_similar(getattr(error, "option_name", ""), possible) or possible[0]
+        text = f"{error.message}; did you mean {meant}?"
     elif "unexpected extra argument" in text:
         text += "; put an argument with spaces in quotes"
     elif hasattr(error, "option_name"):

@@ -271,8 +271,7 @@ class Background:
 
     async def stop(self, handle: str) -> bool:
         """Stop one task that runs in this process, and wait until its result is recorded. False if it doesn't run."""
-        task = self._running.get(handle)
-        if task is None:
+        if (task := self._running.get(handle)) is None:
             return False
         task.cancellation.cancel()
         if delegation := self._delegations.get(handle):

@@ -121,8 +121,7 @@ class Batches:
         """
         _refuse_wrong(max_cost_usd=max_cost_usd)
         context = self._runs.batch(concurrency=1, max_cost_usd=max_cost_usd)
-        items = BatchRunner(self._admission, self._records, context)
-        return await items.plan(source_of(tasks), skip_bad=skip_bad)
+        return await BatchRunner(self._admission, self._records, context).plan(source_of(tasks), skip_bad=skip_bad)
 
     def backend(self, concurrency: int) -> Backend:
         """Return a backend that runs items of a batch journaled elsewhere, in a run of its own.

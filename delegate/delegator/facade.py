@@ -135,13 +135,7 @@ class Delegator:
         )
         self._own_loop = LoopThread()
         self.background = Background(
-            self.call,
-            self.run,
-            self._go_on,
-            running,
-            self._runs,
-            self._records,
-            settings.result_chars,
+            self.call, self.run, self._go_on, running, self._runs, self._records, settings.result_chars
         )
 
     @property
@@ -373,16 +367,14 @@ class Delegator:
             raise CallError(code, f"{handle} can't be resumed: {why}", field="handle", hint=hint)
         run_id = record["run_id"]
         tasks = {task.handle: task for task in await self._records.tasks(run_id)}
-        task = tasks.get(handle)
-        if task is None or task.depth:
+        if (task := tasks.get(handle)) is None or task.depth:
             what = "resumed" if is_lost else "continued"
             raise CallError(code, f"only a parent's own tasks can be {what}", field="handle")
         author = await self._records.author(handle)
         takes_them = is_lost or self._admission.executor.services.runner_has("takes_messages")
         if author not in ("person", "model") or not takes_them:
             raise CallError(code, "the runner of its child takes no messages", field="handle")
-        run = self._runs.known(run_id)
-        if run is None:
+        if (run := self._runs.known(run_id)) is None:
             any_lost = any(one.state == "outcome_unknown" for one in tasks.values() if not one.depth)
             counted = [one.handle for one in tasks.values() if any_lost or not one.depth]
             used = spent((await self._records.endings(counted)).values())
@@ -517,13 +509,8 @@ class Delegator:
             result = await self.call(arguments)
             return ToolOutput(self.render(result), "error" if result.error else "ok")
 
-        return Tool(
-            definition["name"],
-            definition["description"],
-            definition["inputSchema"],
-            call,
-            effects=frozenset({"delegation"}),
-        )
+        name, description, parameters = definition["name"], definition["description"], definition["inputSchema"]
+        return Tool(name, description, parameters, call, effects=frozenset({"delegation"}))
 
 
 def _servers_of(settings: Settings, tools: Sequence[Tool] | None) -> "McpServers | None":

@@ -136,8 +136,7 @@ class Merges:
 
     async def _passed(self, handle: str, min_level: Level | None) -> JsonObject:
         """The record of a task whose verdict is good enough. Raises CallError."""
-        record = await self._records.read(handle)
-        if record is None:
+        if (record := await self._records.read(handle)) is None:
             message = f"there is no record {one_line(handle, 100)!r}"
             raise CallError("unknown_handle", message, hint="see `delegate runs`")
         try:

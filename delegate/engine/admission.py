@@ -96,8 +96,7 @@ class Admission:
         context, services = options.context, self.executor.services
         tasks, connections = await self.admitted(tasks, options)
         # The operator's consumer receives only the events of top-level tasks.
-        receivers = (self.consumer if context.depth == 0 else None, consumer)
-        consumers = tuple(receiver for receiver in receivers if receiver is not None)
+        consumers = tuple(filter(None, (self.consumer if context.depth == 0 else None, consumer)))
         servers = services.servers if services.uses_job_tools else None
         name, run = self.settings.tool_name, context.run
         async with (
@@ -170,12 +169,11 @@ class Admission:
         if task.steps:
             why = "only a child that calls nothing but delegate's tools can be held to steps"
             hint = "leave out `steps`, or use the built-in child"
-            able = services.uses_job_tools
-            self._refuse_unable("no_steps", "steps", STEP_TOOLS, able=able, why=why, hint=hint)
+            self._refuse_unable("no_steps", "steps", STEP_TOOLS, able=services.uses_job_tools, why=why, hint=hint)
         tools = services.probe_tools(task, context)
         child_tools = partial(self._tools_of_child, task) if services.uses_job_tools else None
         refuse_undecidable(task, tools=tools, child_tools=child_tools)
-        if not self.executor.services.runner.needs_model:
+        if not services.runner.needs_model:
             return None
         try:
             return choose_child(self.catalog, self._child_request(task, context))
@@ -272,17 +270,15 @@ class Admission:
         in_turn = cycle((first, *other_children(self.catalog, self._child_request(task, context))))
         return list(islice(in_turn, task.attempts))
 
-    def _child_request(self, task: Task | None, context: RunContext) -> ChildRequest:
-        """What the task asks for, or a task that asks for nothing."""
-        cost_is_limited = (task and task.max_cost_usd) is not None or context.ledger.is_limited("cost_usd")
+    def _child_request(self, task: Task, context: RunContext) -> ChildRequest:
         return ChildRequest(
-            tier=task.tier if task else None,
-            model=(task and task.model) or self.settings.model,
+            tier=task.tier,
+            model=task.model or self.settings.model,
             usual_tier=self.settings.tier,
             bounds=context.bounds(self.settings),
             available=self.connections.available,
             on=date.today(),
-            priced_only=cost_is_limited,
+            priced_only=task.max_cost_usd is not None or context.ledger.is_limited("cost_usd"),
         )
 
     async def _connect(self, model: Model, task: Task, context: RunContext) -> Connection:

@@ -69,8 +69,7 @@ def assemble(
         criteria_per_call=settings.criteria_per_call,
     )
     detector = cache(partial(_detector_in, settings.home))
-    reader = Reader(judges, records)
-    judging = Judging(judges, commands, reader, settings.gate, settings.min_level, detector)
+    judging = Judging(judges, commands, Reader(judges, records), settings.gate, settings.min_level, detector)
     services = Services(
         settings=settings,
         runner=AgentLoop() if runner is None else runner,
@@ -85,8 +84,7 @@ def assemble(
         on_approval=on_approval,
         streams_text=streams_text,
     )
-    executor = Executor(services, running)
-    return Admission(settings, catalog, connections, executor, as_consumer(on_event))
+    return Admission(settings, catalog, connections, Executor(services, running), as_consumer(on_event))
 
 
 def _detector_in(home: Path) -> "Detector | None":

@@ -80,8 +80,7 @@ class ChildTools:
     def _permitted(
         self, context: RunContext, recorder: Recorder, events: TaskEvents, waiting: Waiting, seconds: float
     ) -> tuple[Tool, ...]:
-        settings = self.call.services.settings
-        if not (self._policy.restricts or settings.commands == "ask" or self.task.steps):
+        if not (self._policy.restricts or self.call.services.settings.commands == "ask" or self.task.steps):
             return self._available(context, recorder, waiting)
         from delegate.child.permissions import Asker, Permissions  # loaded only where anything could be refused
         from delegate.child.steps import Steps

@@ -38,7 +38,6 @@ from delegate.types import (
     CriterionResult,
     ErrorDetail,
     JsonObject,
-    Receipt,
     StatementPart,
     Task,
     Verdict,
@@ -88,7 +87,8 @@ class TaskClaims:
         if artifacts:
             run = run.model_copy(update={"artifacts": artifacts})
         self.notify(ClaimMade, n=n, step=run.steps, rationale=run.report[:RATIONALE_CHARS])
-        state = self._state_of(run)
+        # The report, the files, and the calls that may have changed anything.
+        state = "\0".join([run.report, *map(_text_of_file, run.artifacts), *sorted({*self.refusals.calls(run)})])
         if self._latest is not None and state == self._refused_state:
             self._latest = run, self._latest[1]
             unlike = {"n": n, "step": run.steps, "code": "no_progress", "seconds": 0.0}
@@ -121,10 +121,6 @@ class TaskClaims:
             raise asyncio.CancelledError
         reraise_pending_cancel()
         return reply
-
-    def _state_of(self, run: ChildRun) -> str:
-        """The report, the files, and the calls that may have changed anything."""
-        return "\0".join([run.report, *map(_text_of_file, run.artifacts), *sorted({*self.refusals.calls(run)})])
 
     async def _judged(self, run: ChildRun) -> Verdict:
         """The verdict on a claim. What a judge refused of the same work isn't put to it again, and stays refused."""
@@ -275,10 +271,12 @@ class Refusals:
         return not names or any(effect is None or bool(effect & {"files", "commands"}) for effect in effects)
 
     def calls(self, run: ChildRun, names: Sequence[str] = ()) -> list[str]:
-        """The calls of these tools; without names, of those that may change anything."""
+        """The calls of these tools; without names, of those that may change anything. Each is a text that differs if
+        its arguments, its result or its status does.
+        """
         harmless = {tool.name for tool in self._tools.values() if tool.read_only}
         receipts = [one for one in run.receipts if (one.tool in names if names else one.tool not in harmless)]
-        return sorted(map(_text_of_call, receipts))
+        return sorted(f"{one.tool}\0{one.status}\0{one.args_sha256}\0{one.output_sha256}" for one in receipts)
 
 
 def _is_refused(criterion: CriterionResult) -> bool:
@@ -307,8 +305,3 @@ def _files(run: ChildRun, is_meant: Callable[[Artifact], bool] = lambda artifact
 def _text_of_file(artifact: Artifact) -> str:
     """An artifact as a text that differs if the file does."""
     return f"{artifact.path}\0{artifact.change}\0{artifact.bytes}\0{artifact.sha256}\0{artifact.link_to}"
-
-
-def _text_of_call(receipt: Receipt) -> str:
-    """A call as a text that differs if its arguments, its result or its status does."""
-    return f"{receipt.tool}\0{receipt.status}\0{receipt.args_sha256}\0{receipt.output_sha256}"

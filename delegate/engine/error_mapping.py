@@ -13,10 +13,6 @@ if TYPE_CHECKING:
 MappedError = tuple[RunStatus, ErrorDetail]
 
 _CANCELLED: MappedError = "cancelled", ErrorDetail(code="cancelled", message="cancelled before it finished")
-_TOO_LATE: MappedError = (
-    "budget_exceeded",
-    ErrorDetail(code="budget_exceeded", message="the time was up before it could start"),
-)
 _SETTINGS = {
     "cost_usd": "max_cost_usd (of the task or in the settings)",
     "model_calls": "max_run_model_calls",
@@ -29,7 +25,7 @@ def before_start(error: BaseException, limit: Deadline, cancellation: Cancellati
     if isinstance(error, asyncio.CancelledError) or (limit.expired() and cancellation.cancelled):
         return _CANCELLED
     if limit.expired():
-        return _TOO_LATE
+        return "budget_exceeded", ErrorDetail(code="budget_exceeded", message="the time was up before it could start")
     if isinstance(error, BudgetExceeded):
         return _budget_exceeded(error)
     if isinstance(error, CallError):

@@ -11,7 +11,7 @@ from typing import Any, cast
 
 from delegate.judging.report_json import parse_json
 from delegate.records.recorder import encodable
-from delegate.types import ChildRun, ErrorDetail, GoalEnd, Receipt, ReceiptCounts, Task, TaskResult, Verdict
+from delegate.types import ChildRun, GoalEnd, Receipt, ReceiptCounts, Task, Verdict
 
 
 def report_of(child: ChildRun, handle: str, max_chars: int) -> str:
@@ -26,11 +26,6 @@ def structured_output(task: Task, child: ChildRun) -> Any:
         with suppress(ValueError):
             return encodable(parse_json(child.report))
     return None
-
-
-def internal_error_result(error: BaseException, *, index: int, handle: str) -> TaskResult:
-    detail = ErrorDetail(code="internal_error", message=f"{type(error).__name__}: {error}")
-    return TaskResult(verdict=None, task_index=index, status="failed", report="", error=detail, handle=handle)
 
 
 def goal_end(task: Task, child: ChildRun, verdict: Verdict | None) -> GoalEnd | None:

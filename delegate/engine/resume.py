@@ -95,11 +95,11 @@ def read_record(records: Sequence[JsonObject], start: JsonObject | None, process
         task = task_of(record)
         message = next((one["text"] for one in record["messages"][:1] if one["state"] == "queued"), "")
         if record["workspace"] is None and len(records) > 1:
-            before = continued(records[:-1], start or {}, message, None)
-            return replace(before, task=task, process=process)
+            return replace(continued(records[:-1], start or {}, message, None), task=task, process=process)
         if start is None or record["workspace"] is None:
-            not_begun = record["workspace"] is None
-            why = "its child hadn't started" if not_begun else "what its workspace was isn't on record"
+            why = (
+                "its child hadn't started" if record["workspace"] is None else "what its workspace was isn't on record"
+            )
             hint = "look at what it did, and run the task anew"
             raise CallError("cannot_resume", f"{handle} can't be resumed: {why}", field="handle", hint=hint)
         events = list(_events_of(records, is_lost=True))

@@ -75,19 +75,13 @@ class Services:
         of_servers = self.servers.names(asked) if self.servers else ()
         return (*names, *search, self.settings.tool_name, *of_servers)
 
-    @property
-    def uses_toolbox(self) -> bool:
-        """Whether only our own tools use a workspace, so that it is created when they need it."""
-        return self.host_tools is None and self.uses_job_tools
-
     def tools_to_read(self, server_tools: Sequence[Tool]) -> list[ToolInfo]:
         """What is known of the children's tools before they start. Those of a runner with tools of its own aren't."""
-        if self.host_tools is None and not self.uses_job_tools:
-            return []
-        own = toolbox_definitions(self.commands) if self.host_tools is None else self.host_tools
-        tools = list(map(ToolInfo.of, (*own, *server_tools)))
         if self.host_tools is not None:
-            return tools
+            return list(map(ToolInfo.of, (*self.host_tools, *server_tools)))
+        if not self.uses_job_tools:
+            return []
+        tools = list(map(ToolInfo.of, (*toolbox_definitions(self.commands), *server_tools)))
         if self.settings.web_search == "provider":
             tools.append(ToolInfo(SEARCH_WEB, "Search the web.", "acts"))
         return tools

@@ -26,14 +26,7 @@ from delegate.engine.deadline import ChildDeadline
 from delegate.engine.fallback import MAX_MODELS, failed_model, has_done_nothing, next_connection
 from delegate.engine.needs import obstacle
 from delegate.engine.questions import Questions
-from delegate.engine.results import (
-    goal_end,
-    internal_error_result,
-    program,
-    receipt_counts,
-    report_of,
-    structured_output,
-)
+from delegate.engine.results import goal_end, program, receipt_counts, report_of, structured_output
 from delegate.engine.scope import CallScope
 from delegate.engine.task_events import TaskEvents
 from delegate.judging.reading.reader import PendingReading
@@ -150,15 +143,17 @@ class TaskRun:
                         await self._before.close()
                     if self.folder is not None:
                         await self.folder.close(keep=has_files)
-                build = partial(self._built, child, verdict, start)
-                result = await run_in_thread_if(is_large(child), build)
+                result = await run_in_thread_if(is_large(child), partial(self._built, child, verdict, start))
                 if self.call.context.depth:  # the costs of the root's tasks are in its result
                     self.call.context.delegated.append(costs.of_result(result))
                 self.result = result = await self._save(child, result)
             except (Exception, SystemExit) as error:
                 _log.exception("task %d failed inside delegate", self.index + 1)
-                result = internal_error_result(error, index=self.index, handle=self.handle)
-                result = await self._save(ChildRun(status="failed", error=result.error), result)
+                detail = ErrorDetail(code="internal_error", message=f"{type(error).__name__}: {error}")
+                result = TaskResult(
+                    verdict=None, task_index=self.index, status="failed", report="", error=detail, handle=self.handle
+                )
+                result = await self._save(ChildRun(status="failed", error=detail), result)
             else:
                 reraise_pending_cancel()
             finally:
@@ -416,7 +411,8 @@ class TaskRun:
             await folder.give({name: needed.result() for name, needed in self.needs.items()})
         kinds = {criterion.kind for criterion in self.task.criteria}
         has_shell = "shell" in kinds
-        if has_shell or not services.uses_toolbox:
+        # Where only our own tools use the folder, they make it when they need it.
+        if has_shell or services.host_tools is not None or not services.uses_job_tools:
             folder.make()
         # A judge may run commands on what the child leaves, and there may be something now that decides them.
         may_be_run = not kinds.isdisjoint(("text", "question", "rubric")) and bool(services.settings.judge_looks)
@@ -429,8 +425,7 @@ class TaskRun:
             self._before = ChecksBefore(self.task, folder, services.commands, self.call.author)
             self._before.start()
         if services.runner_has("reads_record") and not self.call.context.depth:
-            start = resumed.start if resumed else None
-            self._start = start or await self._start_of(folder)
+            self._start = (resumed.start if resumed else None) or await self._start_of(folder)
         if resumed is not None and (diff := resumed.diff) is not None:  # a new worktree gets what an earlier one had
             problem = await merge_diff(folder.root, await run_in_thread(diff.read_bytes))
             if problem:

@@ -19,8 +19,6 @@ from delegate.types.errors import DelegateError
 
 SCHEMA_VERSION = "ATIF-v1.8"
 _NOTES = "The system prompt is not on record. Long tool outputs are cut in the middle; output_sha256 is of the whole."
-
-
 _NOTHING: JsonObject = {}
 
 

@@ -83,9 +83,8 @@ class LeftFiles:
             return True
         try:
             root = self._root.resolve()
-            real = paths.resolve(root, artifact.path)
             # One byte more than it had: text that was appended changes the digest.
-            return files.digest(root, real, artifact.bytes + 1) == artifact.sha256
+            return files.digest(root, paths.resolve(root, artifact.path), artifact.bytes + 1) == artifact.sha256
         except (OSError, DelegateError, ValueError):
             return True
 

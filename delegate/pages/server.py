@@ -36,7 +36,6 @@ _HEADERS = {
     "Cross-Origin-Resource-Policy": "same-origin",
     "Cache-Control": "no-store",
 }
-_NOTHING = "default-src 'none'"
 _log = logger(__name__)
 
 
@@ -98,8 +97,7 @@ class _Views:
         except web.HTTPException as error:
             response = web.Response(status=error.status, text=f"{error.status}: {error.reason}\n")
         except DelegateError as error:
-            unknown = isinstance(error, CallError)
-            status = HTTPStatus.NOT_FOUND if unknown else HTTPStatus.INTERNAL_SERVER_ERROR
+            status = HTTPStatus.NOT_FOUND if isinstance(error, CallError) else HTTPStatus.INTERNAL_SERVER_ERROR
             response = _reply(problem_page(str(error)), status)
         except Exception:
             _log.exception("a page can't be shown")
@@ -107,7 +105,7 @@ class _Views:
         finally:
             self._turn(request.protocol)
         response.headers.update(_HEADERS)
-        response.headers.setdefault("Content-Security-Policy", _NOTHING)
+        response.headers.setdefault("Content-Security-Policy", "default-src 'none'")
         return response
 
     def _is_ours(self, request: web.Request) -> bool:

@@ -28,10 +28,8 @@ def transcript_event(event: JsonObject, began_at: float) -> TranscriptEvent:  # 
             text = f"with {_json(event['args'])}\n{event['output']}"
             return say(f"tool {event['n']}", f"{event['tool']}: {how}", text)
         case "child.started":
-            instead = (
-                [f"instead of {event['instead_of']}, which failed: {event['reason']}"] if event["instead_of"] else []
-            )
-            return say("the child starts", event["model"] or "", "", instead)
+            more = [f"instead of {event['instead_of']}, which failed: {event['reason']}"] if event["instead_of"] else []
+            return say("the child starts", event["model"] or "", "", more)
         case "child.waiting" | "judge.waiting" as kind if event["seconds"] is None:
             return say(f"the {kind.partition('.')[0]} waits", event["reason"].replace("_", " "))
         case "child.waiting" | "judge.waiting":

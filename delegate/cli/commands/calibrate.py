@@ -206,8 +206,7 @@ def _fit(delegator: Delegator, rulings: Sequence[Ruling], format: Format) -> Non
         detector.store(home, fitted.detector)
     else:
         (home / detector.FILE).unlink(missing_ok=True)
-    about = {**fitted.detector.about, "stored": fitted.is_useful}
-    if print_as_json(format, about):
+    if print_as_json(format, {**fitted.detector.about, "stored": fitted.is_useful}):
         return
     low, high = fitted.interval
     counts = f"{fitted.runs} runs, {fitted.false} of them false"

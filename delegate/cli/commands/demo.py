@@ -54,11 +54,11 @@ def demo(
         else TemporaryDirectory(prefix="delegate-demo-", ignore_cleanup_errors=True) as folder
     ):
         home = Path(folder)
-        good = (_live if live else _scripted)(demo_tasks(), home, yes)
+        good = _live(demo_tasks(), home, yes) if live else _scripted(demo_tasks(), home)
     raise typer.Exit(0 if good else 1)
 
 
-def _scripted(demo_tasks: Sequence[DemoTask], home: Path, yes: bool) -> bool:
+def _scripted(demo_tasks: Sequence[DemoTask], home: Path) -> bool:
     """Run the tasks with scripted replies and the same settings everywhere, so that the verdicts are the same too.
 
     Also without a sandbox: no model wrote these commands, nor the files that they run.

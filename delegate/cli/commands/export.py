@@ -120,10 +120,8 @@ async def _trajectories(delegator: Delegator, text: str, *, attempts: bool) -> A
 
 
 async def _preferences(delegator: Delegator, text: str, *, attempts: bool, with_judges: bool) -> AsyncGenerator[str]:
-    preferences, (handle, _, tasks) = (
-        Preferences(with_judges=with_judges),
-        await _find(delegator, text, attempts=attempts),
-    )
+    preferences = Preferences(with_judges=with_judges)
+    handle, _, tasks = await _find(delegator, text, attempts=attempts)
     async for task in _recorded(delegator, tasks if handle is None else tasks[:1]):
         if example := preferences.example(task):
             yield as_json(example)

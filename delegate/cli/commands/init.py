@@ -26,9 +26,8 @@ def init(force: Annotated[bool, typer.Option("--force", help="Replace the files 
 
     files = [Path(trust.NAME), Path(TASKS)]
     if not force and (there := [str(file) for file in files if file.is_symlink() or file.exists()]):
-        raise ConfigError(
-            f"{' and '.join(there)} exist{'s' * (len(there) == 1)}; nothing was written (--force replaces)"
-        )
+        exist = "exists" if len(there) == 1 else "exist"
+        raise ConfigError(f"{' and '.join(there)} {exist}; nothing was written (--force replaces)")
     allowed = starting.own_settings()
     start = starting.ask(allowed) if sys.stdin.isatty() else starting.Start()
     for file, text in zip(files, (starting.settings_text(allowed, start), starting.TASKS_TEXT), strict=True):

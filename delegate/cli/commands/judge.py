@@ -29,8 +29,6 @@ from delegate.types.events import EventSink
 
 PIPE_SECONDS = 1.0
 """Time without a word on stdin after which it is said that it is read."""
-
-
 JudgeFormat = Literal["pretty", "json", "jsonl", "junit", "github", "sarif"]
 
 

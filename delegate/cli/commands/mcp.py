@@ -118,11 +118,9 @@ def mcp(
         _serve_stdio(options, worker)
         return
     if not reachable_as and not is_loopback(host):
-        raise typer.BadParameter(
-            f"other machines could reach {host} and run children at your cost; name it with --reachable-as to "
-            "allow that, or listen on 127.0.0.1",
-            param_hint="--host",
-        )
+        risk = f"other machines could reach {host} and run children at your cost"
+        fix = "name it with --reachable-as to allow that, or listen on 127.0.0.1"
+        raise typer.BadParameter(f"{risk}; {fix}", param_hint="--host")
     if token is not None:
         strong_token(token, f"--token ({TOKEN})")
     options["shared_records"] = shared_records

@@ -99,8 +99,7 @@ def _rule_one(
     delegator: Delegator, text: str, criterion: str, word: RulingWord, because: str, by: str, format: Format
 ) -> None:
     (record,) = delegator.wait_for(records_of(delegator, [text]))
-    handle = record["handle"]
-    rulings = delegator.wait_for(delegator.records.rule(handle, criterion, word, because=because, by=by))
+    rulings = delegator.wait_for(delegator.records.rule(record["handle"], criterion, word, because=because, by=by))
     rows = [ruling.model_dump(mode="json") for ruling in rulings]
     if not print_as_json(format, rows, rows):
         for ruling in rulings:

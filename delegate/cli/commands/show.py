@@ -109,9 +109,8 @@ def _page(tasks: Sequence[TaskSummary], page: int, length: int, command: str) ->
     if pages.of == 1:
         return shown, ""
     passes = sum(task.verdict == "PASS" for task in tasks)
-    rest = f"{pages.first:,} to {pages.last:,} of {pages.tasks:,} tasks" + (
-        f", {passes:,} of them PASS" if passes else ""
-    )
+    passed = f", {passes:,} of them PASS" if passes else ""
+    rest = f"{pages.first:,} to {pages.last:,} of {pages.tasks:,} tasks{passed}"
     return shown, rest + (f"; the next: {command} --page {page + 1}" if page < pages.of else "")
 
 

@@ -64,12 +64,8 @@ def read_ending(text: str) -> Ending | None:
     except (ValueError, RecursionError):
         event = None
     if not isinstance(event, Mapping) or "hook_event_name" not in event:
-        raise CallError(
-            "invalid_json",
-            "stdin has no JSON object with `hook_event_name`",
-            field="stdin",
-            hint=f"let a coding agent run this command as its hook for one of {', '.join(EVENTS)}",
-        )
+        hint = f"let a coding agent run this command as its hook for one of {', '.join(EVENTS)}"
+        raise CallError("invalid_json", "stdin has no JSON object with `hook_event_name`", field="stdin", hint=hint)
     event = cast("Json", event)
     name = str(event["hook_event_name"])
     if name not in EVENTS:

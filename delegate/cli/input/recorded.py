@@ -110,10 +110,9 @@ def numbers(tasks: Sequence[TaskSummary]) -> dict[str, int]:
     return {task.handle: n for n, task in enumerate(top, start=1)}
 
 
-def short_ids(ids: Sequence[str], least: int = 8) -> dict[str, str]:
-    """The ids without the characters that aren't needed to tell them apart."""
-    distinct = set(ids)
-    length = least
+def short_ids(ids: Sequence[str]) -> dict[str, str]:
+    """The ids without the characters that aren't needed to tell them apart; at least 8 are."""
+    distinct, length = set(ids), 8
     while length < max(map(len, distinct), default=0) and len({id[:length] for id in distinct}) < len(distinct):
         length += 1
     return {id: id[:length] for id in distinct}

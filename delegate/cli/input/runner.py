@@ -10,8 +10,6 @@ if TYPE_CHECKING:
 
 ACP = "acp:"
 """What begins the command of an agent of the Agent Client Protocol."""
-
-
 RunnerOutput = Literal["text", "json"]
 
 RunnerOption = Annotated[

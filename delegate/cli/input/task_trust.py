@@ -35,12 +35,10 @@ def refuse_untrusted(file: Path, tasks: Iterable[tuple[str, Task]], settings: Se
     if not wider or trust.is_trusted(file):
         return
     names = ", ".join(list(wider)[:_SHOWN]) + (f" and {len(wider) - _SHOWN} more" if len(wider) > _SHOWN else "")
-    raise CallError(
-        "untrusted_file",
-        f"{file} asks for more than a file of tasks may before you trust it: {names}",
-        field=next(iter(wider)).partition(": ")[2].partition(" ")[0],
-        hint=f"read it, then run `delegate trust {shlex.quote(str(file))}`; or remove these fields",
-    )
+    message = f"{file} asks for more than a file of tasks may before you trust it: {names}"
+    field = next(iter(wider)).partition(": ")[2].partition(" ")[0]
+    hint = f"read it, then run `delegate trust {shlex.quote(str(file))}`; or remove these fields"
+    raise CallError("untrusted_file", message, field=field, hint=hint)
 
 
 def wider_fields(task: Task, settings: Settings, folder: Path) -> Iterator[str]:

@@ -50,7 +50,9 @@ class Screen:
         width = min(options.max_width, WIDEST)
         yield from self._headline(width)
         indent = _INDENT + max((cell_len(row.label.plain) for row in self.rows), default=0) + _GAP
-        beside = self._text_width(width - indent) if width >= SIDE_BY_SIDE else 0
+        # As wide as the widest text that has details, unless that leaves too little for these.
+        widest = max((cell_len(row.text.plain) for row in self.rows if row.details and not row.aside), default=0)
+        beside = min(widest, int((width - indent) * _TEXT_SHARE)) if width >= SIDE_BY_SIDE else 0
         for row in self.rows:
             label = Text(" " * _INDENT).append_text(row.label)
             for line in _lines(console, row, width - indent, beside):
@@ -70,11 +72,6 @@ class Screen:
             return
         head.truncate(room, overflow="ellipsis")
         yield (_padded(head, room + _GAP).append_text(figures) if self.figures else head)
-
-    def _text_width(self, room: int) -> int:
-        """The width of the texts that have details: that of the widest one, unless that leaves too little for these."""
-        widths = [cell_len(row.text.plain) for row in self.rows if row.details and not row.aside]
-        return min(max(widths, default=0), int(room * _TEXT_SHARE))
 
 
 def _lines(console: Console, row: Row, room: int, beside: int) -> Iterator[Text]:

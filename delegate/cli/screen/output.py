@@ -27,6 +27,7 @@ from delegate.cli.input.options import Format
 from delegate.cli.screen.costs import totals_line
 from delegate.cli.screen.layout import Prose
 from delegate.cli.screen.screens import task_screen
+from delegate.engine.error_mapping import error_detail
 from delegate.types import ErrorDetail, RunResult
 from delegate.types.errors import CallError, ConfigError
 
@@ -74,9 +75,8 @@ def refusals_as(format: Format) -> Generator[None]:
     except (CallError, ConfigError) as error:
         if format is Format.pretty:
             raise
-        detail = ErrorDetail(code="config_error", message=str(error))
-        if isinstance(error, CallError):
-            detail = ErrorDetail(code=error.code, message=error.message, field=error.field, hint=error.hint)
+        is_call = isinstance(error, CallError)
+        detail = error_detail(error) if is_call else ErrorDetail(code="config_error", message=str(error))
         print_result_as(format, RunResult(error=detail))
         raise typer.Exit(2) from None
 

@@ -118,8 +118,7 @@ def verdict_rows(verdict: Verdict | None, result: TaskResult | None, *, full: bo
     yield from (_criterion(criterion, full=full) for criterion in verdict.criteria)
     yield from _judges(verdict)
     for finding in verdict.findings:
-        text = f"{finding.code}: {one_line(finding.message, TEXT_CHARS)}"
-        yield row(f"! {finding.severity}", text, style="yellow")
+        yield row(f"! {finding.severity}", f"{finding.code}: {one_line(finding.message, TEXT_CHARS)}", style="yellow")
     if verdict.receipts != "recorded":
         yield row("! calls", UNRECORDED[verdict.receipts], style="yellow")
 

@@ -49,8 +49,6 @@ Approve = Callable[[str], Awaitable[str | None]]
 """Asks a person about a command that nothing would confine. Returns why it must not run, or None if it may."""
 
 _ALLOW = 'set commands = "allow" in delegate.toml (or DELEGATE_COMMANDS=allow)'
-
-
 _NO_NETWORK = re.compile(
     r"EAI_AGAIN|ENETUNREACH|Temporary failure in name resolution|Name or service not known|Network is unreachable"
     r"|(?i:could not resolve (?:host|proxy)|failed to lookup address|the network was disabled)"
@@ -221,9 +219,8 @@ class Commands:
         if copy is None:
             with _compiled_files(mechanism) as folder:
                 env = {**spec.env, "PYTHONPYCACHEPREFIX": folder}
-                return await self._run(
-                    mechanism, await _with_repository(replace(spec, env=env, writable=(Path(folder),)))
-                )
+                spec = replace(spec, env=env, writable=(Path(folder),))
+                return await self._run(mechanism, await _with_repository(spec))
         spec = replace(spec, env={**spec.env, "PYTHONDONTWRITEBYTECODE": "1"})
         if await self.mounts_copies():
             return await self._run(mechanism, replace(spec, content=copy))

@@ -40,8 +40,7 @@ def under_subreaper(argv: Sequence[str], limits: Sequence[int], *, status_fd: in
     """
     if (python := interpreter()) is None:
         raise FileNotFoundError("no Python interpreter to start the command with was found")
-    numbers = map(str, (status_fd, os.getpid(), *limits))
-    return [python, "-I", "-S", "-c", _START, str(_FOLDER), *numbers, *argv]
+    return [python, "-I", "-S", "-c", _START, str(_FOLDER), *map(str, (status_fd, os.getpid(), *limits)), *argv]
 
 
 def in_landlock(

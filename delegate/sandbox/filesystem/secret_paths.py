@@ -75,9 +75,8 @@ def is_secret_by_another_name(root: str, status: os.stat_result) -> bool:
     """
     if status.st_nlink < 2:
         return False
-    return (status.st_dev, status.st_ino) in _secret_files(
-        root, os.environ.get("HOME", ""), int(time.monotonic() / _KNOWN_SECONDS)
-    )
+    secrets = _secret_files(root, os.environ.get("HOME", ""), int(time.monotonic() / _KNOWN_SECONDS))
+    return (status.st_dev, status.st_ino) in secrets
 
 
 @lru_cache(4)

@@ -29,8 +29,6 @@ DEATH_SECONDS = 2.0
 CHUNK_BYTES = 65_536
 WATCH_SECONDS = 0.25
 """How often it is looked how much is used; sooner in the beginning, since a fork bomb doubles all the time."""
-
-
 Stdio = tuple[IO[bytes], IO[bytes]]
 """The ends of two pipes that are a program's stdin and stdout."""
 

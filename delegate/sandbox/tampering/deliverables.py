@@ -39,9 +39,6 @@ _PRODUCT = re.compile(
 _RECORDS = (".log", ".lock", ".stamp")
 """Files that tell what programs did. One that was there isn't work."""
 _WORK: tuple[Role | None, ...] = (None, "program")
-_IMPORT_FOLDERS = frozenset({"", "src/", "lib/"})
-_NO_TESTS_FOUND = (4, 5)
-"""Exit codes of test runners that were asked for tests which don't exist."""
 
 
 @dataclass(frozen=True)
@@ -247,7 +244,7 @@ class Deliverables:
             return frozenset()
         own = {path.rpartition("/")[0] for path in self._before if self._role(path) in ("test", "script", "program")}
         packages = {path.rpartition("/")[0] for path in self._before if path.endswith("/__init__.py")}
-        folders = _IMPORT_FOLDERS | {f"{folder}/" for folder in own - packages if folder}
+        folders = {"", "src/", "lib/"} | {f"{folder}/" for folder in own - packages if folder}
         root = str(self.frozen.end.tree)
         both = self._before.keys() & self.frozen.end.origin.keys()
         shadowing: list[str] = []
@@ -319,7 +316,7 @@ class Deliverables:
 
 def found_no_tests(exit_code: int | None) -> bool:
     """Whether a test runner ended because it was asked for tests that don't exist."""
-    return exit_code in _NO_TESTS_FOUND
+    return exit_code in (4, 5)
 
 
 def _words(text: str) -> frozenset[str]:

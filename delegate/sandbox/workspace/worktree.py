@@ -105,8 +105,7 @@ class Worktree:
                 await inside.ask(*(_SPARSE if only else ()), "reset", "--hard", "--quiet", to=create)
             # The diff uses a copy of the index: in its own, the child can mark files as unchanged.
             with suppress(FileNotFoundError):  # the commit is empty
-                copy = partial(shutil.copyfile, worktree.admin / "index", worktree.admin / _INDEX)
-                await run_in_thread(copy)
+                await run_in_thread(partial(shutil.copyfile, worktree.admin / "index", worktree.admin / _INDEX))
         except BaseException:
             await run_in_thread(partial(remove_entry, worktree.admin))
             raise

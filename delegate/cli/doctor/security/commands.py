@@ -85,8 +85,7 @@ async def _try(attack: CommandAttack, mechanism: MechanismUnderTest, semaphore: 
         if shutil.which(program) is None:
             return Row(attack.name, mechanism.name, "n/a", f"{program} is not installed")
     async with semaphore, open_scene() as scene:
-        finished = await _run(attack, mechanism, scene)
-        succeeded = await asyncio.to_thread(attack.succeeded, scene, finished)
+        succeeded = await asyncio.to_thread(attack.succeeded, scene, await _run(attack, mechanism, scene))
     if succeeded:
         return Row(attack.name, mechanism.name, "possible", attack.possible)
     return Row(attack.name, mechanism.name, "stopped", attack.stopped)
