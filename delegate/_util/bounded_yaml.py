@@ -7,6 +7,7 @@ import yaml
 MAX_ALIASES = 1_000
 MAX_MERGED = 1_000
 """Most keys of a mapping into which others are merged with `<<`."""
+_MERGE = "tag:yaml.org,2002:merge"
 MAX_VALUES = 1_000_000
 MAX_CHARS = 64 << 20
 """Most values, and characters in them, once every alias is replaced by what it names."""
@@ -65,7 +66,7 @@ class _Loader(yaml.SafeLoader):
             raise self._marked(f"it stands for more than {MAX_VALUES:,} values or {MAX_CHARS >> 20} MB of text")
 
     def flatten_mapping(self, node: Any) -> None:
-        merges = any(key.tag == "tag:yaml.org,2002:merge" for key, _ in node.value)
+        merges = any(key.tag == _MERGE for key, _ in node.value)
         super().flatten_mapping(node)
         if merges and len(node.value) > MAX_MERGED:
             raise yaml.MarkedYAMLError(problem=f"more than {MAX_MERGED:,} merged keys", problem_mark=node.start_mark)
