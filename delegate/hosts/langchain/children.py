@@ -39,15 +39,7 @@ from delegate.hosts.langchain.tool import (
     content_and_artifact,
     messages,
 )
-from delegate.hosts.own_agents import (
-    CUT_OFF,
-    CUT_OFF_MESSAGE,
-    AgentRunner,
-    ChildRecorder,
-    Ending,
-    NativeTool,
-    TooManyTurns,
-)
+from delegate.hosts.own_agents import AgentRunner, ChildRecorder, Ending, NativeTool, TooManyTurns, ending_of
 from delegate.types import JsonObject, Usage
 from delegate.types.errors import ConfigError
 from delegate.types.ports import Tool, ToolOutput
@@ -165,8 +157,8 @@ async def _play(graph: Graph, job: Job, recorder: "_ChildRecorder") -> Ending:
         return Ending(code="needs_a_person", message=message)
     if not isinstance(last, BaseMessage):
         return Ending(code="bad_report", message="the child's graph ended without a message")
-    reason = last.response_metadata.get("finish_reason", last.response_metadata.get("stop_reason"))
-    return Ending(last.text, "truncated", CUT_OFF_MESSAGE) if reason in CUT_OFF else Ending(last.text)
+    metadata = last.response_metadata
+    return ending_of(last.text, metadata.get("finish_reason", metadata.get("stop_reason")))
 
 
 def _langchain_tool(tool: Tool) -> BaseTool:
