@@ -331,11 +331,16 @@ def _own_tool(
     return HostTool(definition["name"], definition["description"], definition["inputSchema"], delegator, call)
 
 
-def read_only_hint(annotations: object) -> bool:
-    """Whether the annotations of an MCP tool, as an object or a mapping, say `readOnlyHint: true`. None has no hint."""
+def hint(annotations: object, name: str) -> object:
+    """What the annotations of an MCP tool, as an object or a mapping, say by this name. None has no hint."""
     if isinstance(annotations, Mapping):
-        return cast("Mapping[str, object]", annotations).get("readOnlyHint") is True
-    return getattr(annotations, "readOnlyHint", None) is True
+        return cast("Mapping[str, object]", annotations).get(name)
+    return getattr(annotations, name, None)
+
+
+def read_only_hint(annotations: object) -> bool:
+    """Whether the annotations of an MCP tool say `readOnlyHint: true`."""
+    return hint(annotations, "readOnlyHint") is True
 
 
 def text_of(content: Iterable[Mapping[str, Any]]) -> str:
