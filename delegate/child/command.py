@@ -40,7 +40,6 @@ OUTPUT_BYTES: Mapping[OutputForm, int] = {"text": 400_000, "json": 8_000_000}
 MAX_SECONDS = 86_400
 """The caller enforces the task's deadline by cancelling `run`; this only limits the CPU and wall time without one."""
 
-
 _NO_KEY = re.compile(
     r"(?i)not logged in|/login\b|log ?in (?:again|first)|(?:no|missing|invalid|set) \S*.?api.key|_API_KEY\b|\b401\b"
 )

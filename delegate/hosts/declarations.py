@@ -16,7 +16,7 @@ from typing import Annotated, Any, TypeVar, cast
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from delegate._util.resources import text as text_of
-from delegate.hosts.host_tool import hint, read_only_hint
+from delegate.hosts.host_tool import read_only_hint
 from delegate.policy import trust
 from delegate.types.errors import ConfigError
 from delegate.types.ports import Tool
@@ -65,18 +65,25 @@ def declared(tool: T, annotations: object = None) -> T:
     said = [one for one in _declarations() if one.is_of(tool)]
     known = {name: _first(getattr(one, name) for one in (tool, *said)) for name in ("acts", "succeeded", "identifies")}
     tool = replace(tool, read_only=tool.read_only or only_reads, **known)
-    hinted = hint(annotations, "openWorldHint") is not False  # MCP: true where it isn't given
+    hinted = _hint(annotations, "openWorldHint") is not False  # MCP: true where it isn't given
     open_world = _first((*(one.open_world for one in said), hinted))
     if only_reads and tool.effects is None and open_world:
         return replace(tool, effects=frozenset({"network"}))
     # `readOnlyHint: false` alone is also said of tools that run commands, whose output proves less.
-    only_adds = all(hint(annotations, name) is False for name in ("readOnlyHint", "destructiveHint"))
+    only_adds = all(_hint(annotations, hint) is False for hint in ("readOnlyHint", "destructiveHint"))
     return replace(tool, acts=True) if tool.acts is None and only_adds else tool
 
 
 def _first(values: Iterable[Any]) -> Any:
     """The first value that is given."""
     return next((value for value in values if value is not None), None)
+
+
+def _hint(annotations: object, name: str) -> object:
+    """One of the MCP annotations, which may be an object or a mapping."""
+    if isinstance(annotations, Mapping):
+        return cast("Mapping[str, object]", annotations).get(name)
+    return getattr(annotations, name, None)
 
 
 def _declarations() -> Iterator[Declaration]:

@@ -220,10 +220,7 @@ def finished(delegator: Delegator, result: RunResult) -> ToolAnswer:
 
 async def _finished_within(seconds: float, delegation: Delegation, invocation: Invocation) -> bool:
     """Wait for a call as long as its host can, and not for its parent's answer. Until then, the host can stop it."""
-    with (
-        delegation.reported_to(invocation.on_event),
-        (invocation.cancellation or Cancellation()).linked(delegation),
-    ):
+    with delegation.reported_to(invocation.on_event), (invocation.cancellation or Cancellation()).linked(delegation):
         try:
             return await delegation.wait(seconds, or_question=True)
         except asyncio.CancelledError:
@@ -331,16 +328,11 @@ def _own_tool(
     return HostTool(definition["name"], definition["description"], definition["inputSchema"], delegator, call)
 
 
-def hint(annotations: object, name: str) -> object:
-    """What the annotations of an MCP tool, as an object or a mapping, say by this name. None has no hint."""
-    if isinstance(annotations, Mapping):
-        return cast("Mapping[str, object]", annotations).get(name)
-    return getattr(annotations, name, None)
-
-
 def read_only_hint(annotations: object) -> bool:
-    """Whether the annotations of an MCP tool say `readOnlyHint: true`."""
-    return hint(annotations, "readOnlyHint") is True
+    """Whether the annotations of an MCP tool, as an object or a mapping, say `readOnlyHint: true`. None has no hint."""
+    if isinstance(annotations, Mapping):
+        return cast("Mapping[str, object]", annotations).get("readOnlyHint") is True
+    return getattr(annotations, "readOnlyHint", None) is True
 
 
 def text_of(content: Iterable[Mapping[str, Any]]) -> str:

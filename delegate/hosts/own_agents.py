@@ -2,7 +2,7 @@
 
 from collections.abc import Awaitable, Callable, Hashable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Self, TypeVar
 
 from pydantic import TypeAdapter
 
@@ -86,12 +86,12 @@ class Ending:
     code: ChildCode | None = None
     message: str = ""
 
-
-def ending_of(report: str, finish_reason: object) -> Ending:
-    """How a child ended that reported this in its last message, which has this finish reason of a provider."""
-    if finish_reason in ("length", "max_tokens", "MAX_TOKENS"):
-        return Ending(report, "truncated", "the model's last message was cut off by a token limit")
-    return Ending(report)
+    @classmethod
+    def by_reason(cls, report: str, finish_reason: object) -> Self:
+        """How a child ended whose last message is the report, by the provider's finish reason of it."""
+        if finish_reason in ("length", "max_tokens", "MAX_TOKENS"):
+            return cls(report, "truncated", "the model's last message was cut off by a token limit")
+        return cls(report)
 
 
 @dataclass(slots=True)

@@ -160,13 +160,10 @@ class Traced(Operation):
         receiver = self._scope.signals.logger
         if receiver is None:
             self._span.add_event(names.EVALUATION, attributes)
-        else:
-            # The context is given, since this span may not be the current one.
-            here = trace.set_span_in_context(self._span)
-            record = LogRecord(
-                timestamp=time.time_ns(), context=here, attributes=attributes, event_name=names.EVALUATION
-            )
-            receiver.emit(record)
+            return
+        here = trace.set_span_in_context(self._span)  # since this span may not be the current one
+        event = names.EVALUATION
+        receiver.emit(LogRecord(timestamp=time.time_ns(), context=here, attributes=attributes, event_name=event))
 
 
 def _criterion_attributes(result: CriterionResult) -> Attributes:

@@ -22,7 +22,7 @@ from crewai.utilities.string_utils import sanitize_tool_name
 
 from delegate.child.job import ChildRunner, Job
 from delegate.hosts.crewai.tool import DelegateTool
-from delegate.hosts.own_agents import AgentRunner, ChildRecorder, Ending, TooManyTurns, ending_of
+from delegate.hosts.own_agents import AgentRunner, ChildRecorder, Ending, TooManyTurns
 from delegate.types import JsonObject, Usage
 from delegate.types.errors import BudgetExceeded, ConfigError, ToolDenied
 from delegate.types.ports import Tool, ToolOutput
@@ -104,7 +104,7 @@ async def _play(
         if recorder.over_limit:
             raise recorder.over_limit from None
         raise
-    return ending_of(report, recorder.finish_reason)
+    return Ending.by_reason(report, recorder.finish_reason)
 
 
 def _kickoff(agent: Agent | Crew, given: str | JsonObject, recorder: "_ChildRecorder") -> str:

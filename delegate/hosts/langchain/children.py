@@ -39,7 +39,7 @@ from delegate.hosts.langchain.tool import (
     content_and_artifact,
     messages,
 )
-from delegate.hosts.own_agents import AgentRunner, ChildRecorder, Ending, NativeTool, TooManyTurns, ending_of
+from delegate.hosts.own_agents import AgentRunner, ChildRecorder, Ending, NativeTool, TooManyTurns
 from delegate.types import JsonObject, Usage
 from delegate.types.errors import ConfigError
 from delegate.types.ports import Tool, ToolOutput
@@ -128,7 +128,6 @@ def runner(make: Callable[[list[BaseTool]], Graph]) -> ChildRunner:
     """
     if isinstance(make, Pregel):
         raise ConfigError("runner: a compiled graph has its own tools; use `child(graph)` to run it with them")
-
     return AgentRunner(
         _ChildRecorder,
         lambda job, recorder: _play(make([_langchain_tool(one) for one in job.tools]), job, recorder),
@@ -158,7 +157,7 @@ async def _play(graph: Graph, job: Job, recorder: "_ChildRecorder") -> Ending:
     if not isinstance(last, BaseMessage):
         return Ending(code="bad_report", message="the child's graph ended without a message")
     metadata = last.response_metadata
-    return ending_of(last.text, metadata.get("finish_reason", metadata.get("stop_reason")))
+    return Ending.by_reason(last.text, metadata.get("finish_reason", metadata.get("stop_reason")))
 
 
 def _langchain_tool(tool: Tool) -> BaseTool:
