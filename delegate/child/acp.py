@@ -18,9 +18,9 @@ from typing import IO, TYPE_CHECKING, cast
 
 from delegate._util.threads import run_in_thread
 from delegate.budget.nested import child_environment
-from delegate.child.command import STDERR_CHARS, AgentEnded, AgentFault, CommandRunner, failed, key_hint
+from delegate.child.command import MAX_SECONDS, STDERR_CHARS, AgentEnded, AgentFault, CommandRunner, key_hint
 from delegate.child.command_line import PLACEHOLDER
-from delegate.child.job import Job
+from delegate.child.job import Job, failed
 from delegate.sandbox.commands import confinement
 from delegate.types import ChildRun
 from delegate.types.errors import ConfigError, ToolError
@@ -28,7 +28,6 @@ from delegate.types.errors import ConfigError, ToolError
 if TYPE_CHECKING:
     from delegate.child import acp_connection
 
-_MAX_SECONDS = 86_400
 _CLOSE_SECONDS = 1.0
 """How long an agent may take to exit after its turn, before it is killed."""
 
@@ -75,7 +74,7 @@ class AcpRunner(CommandRunner):
                 argv=["/bin/sh", "-c", 'exec "$@"', "sh", *self._argv],
                 cwd=job.working_folder,
                 env={**self._env, **child_environment()},
-                timeout_seconds=_MAX_SECONDS,
+                timeout_seconds=MAX_SECONDS,
                 max_output_bytes=4 * STDERR_CHARS,
                 stdio=(stdin, stdout),
             )

@@ -29,11 +29,12 @@ from delegate._util.fencing import one_line
 from delegate._util.threads import run_in_thread
 from delegate.child.cli_output import MAX_COUNT
 from delegate.child.command import AgentEnded, AgentFault
-from delegate.child.job import Job, call_tool
+from delegate.child.job import Job, call_tool, failed
 from delegate.child.tool_calls import ToolCalls
 from delegate.child.toolbox import whole_text
 from delegate.records.recorder import MAX_REPORT_CHARS
-from delegate.types import ChildRun, ErrorDetail, JsonObject, Usage
+from delegate.types import ChildRun, JsonObject, Usage
+from delegate.types.codes import ChildCode
 from delegate.types.errors import ToolError, WorkspaceTooLarge
 from delegate.types.ports import Effect, Tool, ToolCall, ToolOutput
 
@@ -73,11 +74,11 @@ _KINDS: Mapping[str, tuple[str, frozenset[Effect] | None]] = {
     "think": ("think", frozenset()),
 }
 """What the policy is asked about, by what an agent says that it is going to do."""
-_ENDS: Mapping[str, ErrorDetail] = {
-    "max_tokens": ErrorDetail(code="truncated", message="the agent's model was cut off"),
-    "max_turn_requests": ErrorDetail(code="max_steps", message="the agent made as many model calls as it may"),
-    "refusal": ErrorDetail(code="refused", message="the agent refused to go on"),
-    "cancelled": ErrorDetail(code="aborted", message="the agent cancelled its own turn"),
+_ENDS: Mapping[str, tuple[ChildCode, str]] = {
+    "max_tokens": ("truncated", "the agent's model was cut off"),
+    "max_turn_requests": ("max_steps", "the agent made as many model calls as it may"),
+    "refusal": ("refused", "the agent refused to go on"),
+    "cancelled": ("aborted", "the agent cancelled its own turn"),
 }
 
 
@@ -172,8 +173,7 @@ class AcpSession:
             self._job.record_usage(tokens, cost, provenance="estimated", text=self.report, calls=calls)
         if (problem := _ENDS.get(answer.stop_reason)) is None:
             return self._job.recorder.finish("completed", report=self.report)
-        status = "max_steps" if problem.code == "max_steps" else "failed"
-        return self._job.recorder.finish(status, report=self.report, error=problem)
+        return failed(self._job, *problem, report=self.report)
 
     async def _close(self, agent: Any, turn: "asyncio.Task[Any]") -> None:
         try:

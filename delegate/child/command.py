@@ -21,13 +21,13 @@ from delegate._util.threads import run_in_thread_if
 from delegate.budget.nested import child_environment
 from delegate.child.cli_output import read_cli_output
 from delegate.child.command_line import PLACEHOLDER, parse_command, variables
-from delegate.child.job import Job
+from delegate.child.job import Job, failed
 from delegate.records.recorder import LARGE_CHARS
 from delegate.sandbox.commands import confinement
 from delegate.sandbox.commands.confinement import Confinement
 from delegate.sandbox.processes.environment import command_environment
 from delegate.sandbox.processes.process import ProcessResult
-from delegate.types import ChildRun, ErrorDetail, Usage
+from delegate.types import ChildRun, Usage
 from delegate.types.codes import ChildCode
 from delegate.types.errors import ConfigError, ToolError
 
@@ -37,9 +37,8 @@ STDERR_CHARS = 1_000
 """How much of the end of stderr is included in an error."""
 OUTPUT_BYTES: Mapping[OutputForm, int] = {"text": 400_000, "json": 8_000_000}
 """How much of the end of stdout is kept. Event streams are long."""
-_MAX_SECONDS = 86_400
+MAX_SECONDS = 86_400
 """The caller enforces the task's deadline by cancelling `run`; this only limits the CPU and wall time without one."""
-
 
 _NO_KEY = re.compile(
     r"(?i)not logged in|/login\b|log ?in (?:again|first)|(?:no|missing|invalid|set) \S*.?api.key|_API_KEY\b|\b401\b"
@@ -111,7 +110,7 @@ class CommandRunner:
                 argv=["/bin/sh", "-c", 'exec "$@" < "$0"', stdin.name, *arguments],
                 cwd=job.working_folder,
                 env={**self._env, **child_environment()},
-                timeout_seconds=_MAX_SECONDS,
+                timeout_seconds=MAX_SECONDS,
                 max_output_bytes=OUTPUT_BYTES[self._output],
             )
             try:
@@ -173,8 +172,3 @@ def _fill(argument: str, *, goal: str, prompt: str) -> str:
         return argument
     option, text = match[1] or "", goal if match[2] == "goal" else prompt
     return f" {text}" if text.startswith("-") and not option else option + text
-
-
-def failed(job: Job, code: ChildCode, message: str, *, report: str | None = None) -> ChildRun:
-    """A failed run, with what was said so far unless `report` is another."""
-    return job.recorder.finish("failed", report=report, error=ErrorDetail(code=code, message=message))

@@ -25,7 +25,6 @@ MAX_URL_CHARS = 4_000
 MAX_BYTES = 1_000_000
 USER_AGENT = "delegate (fetch_url)"
 
-_IP = ipaddress.IPv4Address | ipaddress.IPv6Address
 _NAT64 = ipaddress.IPv6Network("64:ff9b::/96")
 _ALLOCATED = ipaddress.IPv6Network("2000::/3")
 """All IPv6 addresses allocated so far (RFC 4291, RFC 3587); forms that embed an IPv4 address are outside this range."""
@@ -125,7 +124,7 @@ async def _addresses(url: URL, allowed_hosts: Collection[str]) -> list[str]:
 
 def is_public(address: str) -> bool:
     """Whether `address`, an IPv4 or IPv6 address in any notation, is reachable from the whole internet."""
-    ip: _IP = ipaddress.ip_address(address)
+    ip = ipaddress.ip_address(address)
     if isinstance(ip, ipaddress.IPv6Address):
         if ip.ipv4_mapped is not None:
             ip = ip.ipv4_mapped

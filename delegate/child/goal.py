@@ -12,8 +12,8 @@ from typing import Any
 from delegate._util.fencing import one_line
 from delegate.child.conversation import Conversation
 from delegate.child.goal_tools import ABORT, CLAIM, GOAL_TOOLS
-from delegate.child.job import ClaimReply, Claims, Job
-from delegate.child.replies import FAILURES, MAX_REPLIES_PER_TURN, Recovery, failed, finish
+from delegate.child.job import ClaimReply, Claims, Job, failed
+from delegate.child.replies import FAILURES, MAX_REPLIES_PER_TURN, Recovery, finish
 from delegate.child.tool_calls import END_AT, ToolCalls
 from delegate.types import ChildRun, ErrorDetail
 from delegate.types.ports import ChatReply, ToolOutput
@@ -26,7 +26,6 @@ _NOT_OVER = (
     f"[A message without a tool call ends nothing. If every criterion holds, call {CLAIM} with your report as its "
     f"rationale. If the task can't be done, call {ABORT}. Else go on.]"
 )
-_ONE_CLAIM = f"not judged: a turn can have one {CLAIM}"
 
 
 async def run(job: Job, claims: Claims) -> ChildRun:
@@ -62,8 +61,7 @@ class _GoalChild:
         return self.out_of_steps() if job.recorder.steps >= job.max_steps else None
 
     def out_of_steps(self) -> ChildRun:
-        max_steps = self._job.max_steps
-        return failed(self._job, "max_steps", f"no claim was verified in {max_steps} turns", "max_steps")
+        return failed(self._job, "max_steps", f"no claim was verified in {self._job.max_steps} turns")
 
     async def turn(self) -> ChildRun | None:
         """Ask the model, and call its tools. Returns how the child ends, if it does."""
@@ -100,7 +98,7 @@ class _GoalChild:
             elif not (text := _text(call.arguments, name)):
                 results.append(ToolOutput(f"not done: `{name}` is missing; send it as a text", "error"))
             elif claim_at is not None:
-                results.append(ToolOutput(_ONE_CLAIM, "denied"))
+                results.append(ToolOutput(f"not judged: a turn can have one {CLAIM}", "denied"))
             else:
                 claim_at, rationale = n, text
                 results.append(ToolOutput(""))  # replaced when the claim is judged
@@ -138,7 +136,7 @@ class _GoalChild:
         if self._reply is not None:
             return self._job.recorder.finish("completed", report=self._rationale)
         message = f"all {self._claims.max_claims} claims were made before its process was lost"
-        return failed(self._job, "budget_exceeded", message, "budget_exceeded")
+        return failed(self._job, "budget_exceeded", message)
 
     def _stuck(self, why: str) -> ChildRun:
         return failed(self._job, "no_progress", f"the child only claimed or stopped, again and again: {why}")

@@ -18,6 +18,7 @@ from delegate.models.connections import Connection
 from delegate.records.recorder import MAX_OUTPUT_CHARS, Recorder, ends
 from delegate.sandbox.workspace.folder import Folder
 from delegate.types import ChildRun, CriterionReading, Effort, ErrorDetail, JsonObject, Provenance, Task, Tier, Usage
+from delegate.types.codes import ChildCode
 from delegate.types.errors import DelegateError, ToolDenied, ToolError
 from delegate.types.events import ChildToolStarted, Notify, WaitReason
 from delegate.types.ports import Incoming, Tool, ToolOutput
@@ -96,10 +97,6 @@ class Waiting(Protocol):
     def __call__(self, reason: WaitReason | None = None) -> AbstractContextManager[object]: ...
 
 
-def _not_waiting(reason: WaitReason | None = None) -> AbstractContextManager[object]:
-    return nullcontext()
-
-
 async def _nothing() -> Sequence[str]:
     return ()
 
@@ -126,7 +123,7 @@ class Job:
     effort: Effort | None
     """The reasoning effort to ask for, if the model has such a setting."""
     notify: Notify
-    waiting: Waiting = _not_waiting
+    waiting: Waiting = lambda reason=None: nullcontext()
     """Returns a context manager in which time isn't the child's own: `with job.waiting("rate_limit"): …`."""
     claims: Claims | None = None
     """In goal mode: judges the child's claims. The child ends when one is verified."""
@@ -233,6 +230,12 @@ class PendingReceipt:
 
     def write(self) -> None:
         self.job.recorder.tool_called(self.n, self.tool, self.args, self.output, time.monotonic() - self._started)
+
+
+def failed(job: Job, code: ChildCode, message: str, *, report: str | None = None) -> ChildRun:
+    """A run that a limit has ended, or that failed, with what was said so far unless `report` is another."""
+    status = code if code in ("max_steps", "budget_exceeded") else "failed"
+    return job.recorder.finish(status, report=report, error=ErrorDetail(code=code, message=message))
 
 
 async def call_tool(tool: Tool, arguments: Mapping[str, Any]) -> ToolOutput:

@@ -1,8 +1,8 @@
 """Runs the built-in child: a loop over a model and tools, until the model stops calling tools or reaches a limit."""
 
 from delegate.child.conversation import Conversation
-from delegate.child.job import Job
-from delegate.child.replies import FAILURES, MAX_REPLIES_PER_TURN, Recovery, failed, finish
+from delegate.child.job import Job, failed
+from delegate.child.replies import FAILURES, MAX_REPLIES_PER_TURN, Recovery, finish
 from delegate.child.tool_calls import END_AT, ToolCalls
 from delegate.types import ChildRun
 
@@ -43,4 +43,4 @@ class AgentLoop:
             conversation.add_results(reply, await tools.run(reply.tool_calls))
             if tools.in_circles:
                 return failed(job, "no_progress", f"the child made the same tool call {END_AT} times, with one result")
-        return failed(job, "max_steps", f"the child still called tools after {job.max_steps} turns", "max_steps")
+        return failed(job, "max_steps", f"the child still called tools after {job.max_steps} turns")

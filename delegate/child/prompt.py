@@ -47,8 +47,6 @@ _NO_COMMANDS = """\
 None of your tools runs commands, so you can't run programs or tests here. Say in your report what you couldn't check \
 because of that.\
 """
-
-
 _STEPS = """\
 Work in steps. Before you change anything, call `declare_step` with the goal of the step, the tools that you will call \
 for it, and what you expect to come of it; then do it, and call `verify_step` when you have checked what came of it. \

@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 
 from delegate.child.conversation import Conversation
-from delegate.child.job import Job
-from delegate.types import ChildRun, ErrorDetail, RunStatus
+from delegate.child.job import Job, failed
+from delegate.types import ChildRun
 from delegate.types.codes import ChildCode
 from delegate.types.ports import ChatReply
 
@@ -85,7 +85,3 @@ def finish(job: Job, reply: ChatReply) -> ChildRun:
     detail = f" ({reply.stop_detail})" if reply.stop_detail else ""
     code = FAILURES.get(reply.stop, "unexpected_stop")
     return failed(job, code, f"the model's last message ended as {reply.stop}{detail}")
-
-
-def failed(job: Job, code: ChildCode, message: str, status: RunStatus = "failed") -> ChildRun:
-    return job.recorder.finish(status, error=ErrorDetail(code=code, message=message))

@@ -127,7 +127,9 @@ async def run_loop(
         on_step: Receives every step. What it raises is logged and ignored.
         raises: Exceptions that end the loop and are raised, instead of being recorded.
     """
-    loop = _Loop(controller, limits or LoopLimits(), state_digest, action_digest, cost, on_step, raises)
+    loop = _Loop(
+        controller, limits or LoopLimits(), state_digest, action_digest, cost or (lambda: 0.0), on_step, raises
+    )
     deadline = asyncio.timeout(loop.limits.max_seconds)
     try:
         async with deadline:
@@ -144,7 +146,7 @@ class _Loop:
     limits: LoopLimits
     state_digest: Callable[[Any], str | None]
     action_digest: Callable[[Any], str | None]
-    cost: Callable[[], float | None] | None
+    cost: Callable[[], float | None]
     on_step: Callable[[LoopStep], None] | None
     raises: tuple[type[Exception], ...]
     steps: list[LoopStep] = field(default_factory=list[LoopStep])
@@ -203,7 +205,7 @@ class _Loop:
 
     def ended(self, end: GoalEnd, reason: str) -> LoopResult:
         seconds = round(time.monotonic() - self.started, 6)
-        return LoopResult(end, reason, tuple(self.steps), seconds, self._cost())
+        return LoopResult(end, reason, tuple(self.steps), seconds, self.cost())
 
     def _note_action(self, digest: str | None) -> Stop | None:
         again = digest is not None and (digest, self.state) == (self.action, self.action_in)
@@ -228,17 +230,14 @@ class _Loop:
         limit = self.limits.max_cost_usd
         if limit is None:
             return None
-        cost = self._cost()
+        cost = self.cost()
         if cost is None:
             return Stop("max_cost_usd can't be kept, since the cost so far is unknown", "budget_limited")
         return Stop(f"max_cost_usd ({limit:g}) is reached", "budget_limited") if cost >= limit else None
 
-    def _cost(self) -> float | None:
-        return 0.0 if self.cost is None else self.cost()
-
     def _record(self, began: float, errors: tuple[str, ...]) -> None:
         seconds = round(time.monotonic() - began, 6)
-        step = LoopStep(len(self.steps) + 1, self.state, self.action, errors, seconds, self._cost())
+        step = LoopStep(len(self.steps) + 1, self.state, self.action, errors, seconds, self.cost())
         self.steps.append(step)
         if self.on_step is not None:
             try:

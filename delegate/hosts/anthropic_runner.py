@@ -50,7 +50,6 @@ __all__ = [
 
 OnAnswer = Callable[[ToolAnswer], None]
 _Runnable = sdk.BetaFunctionTool[Any] | sdk.BetaAsyncFunctionTool[Any]
-_CALL_ID = "gen_ai.tool.call.id"
 
 
 def tool(
@@ -82,11 +81,7 @@ def tool_sync(
 class _DelegateTool:
     """Common base of both kinds of tools. The SDK's own function wrapper would validate the arguments before us."""
 
-    def __init__(
-        self,
-        host_tool: HostTool,
-        on_answer: OnAnswer | None = None,
-    ) -> None:
+    def __init__(self, host_tool: HostTool, on_answer: OnAnswer | None = None) -> None:
         self._host_tool = host_tool
         self._on_answer = on_answer
 
@@ -124,7 +119,7 @@ def _traced_invocation() -> Invocation:
         session = threading.get_ident()
     span = trace.get_current_span()
     attributes: Mapping[str, object] = getattr(span, "attributes", None) or {}
-    if _CALL_ID not in attributes:
+    if "gen_ai.tool.call.id" not in attributes:
         return Invocation(session=session)
     run_span: trace.SpanContext | None = getattr(span, "parent", None)
     run_id = f"anthropic-{run_span.trace_id:032x}-{run_span.span_id:016x}" if run_span else None

@@ -19,11 +19,10 @@ from delegate._util.resources import text as text_of
 from delegate.hosts.host_tool import read_only_hint
 from delegate.policy import trust
 from delegate.types.errors import ConfigError
-from delegate.types.ports import Effect, Tool
+from delegate.types.ports import Tool
 
 NAME = "tools.toml"
 T = TypeVar("T", bound=Tool)
-_REACHES_OUT: frozenset[Effect] = frozenset({"network"})
 
 
 class Declaration(BaseModel):
@@ -69,7 +68,7 @@ def declared(tool: T, annotations: object = None) -> T:
     hinted = _hint(annotations, "openWorldHint") is not False  # MCP: true where it isn't given
     open_world = _first((*(one.open_world for one in said), hinted))
     if only_reads and tool.effects is None and open_world:
-        return replace(tool, effects=_REACHES_OUT)
+        return replace(tool, effects=frozenset({"network"}))
     # `readOnlyHint: false` alone is also said of tools that run commands, whose output proves less.
     only_adds = all(_hint(annotations, hint) is False for hint in ("readOnlyHint", "destructiveHint"))
     return replace(tool, acts=True) if tool.acts is None and only_adds else tool

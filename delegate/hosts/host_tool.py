@@ -220,10 +220,7 @@ def finished(delegator: Delegator, result: RunResult) -> ToolAnswer:
 
 async def _finished_within(seconds: float, delegation: Delegation, invocation: Invocation) -> bool:
     """Wait for a call as long as its host can, and not for its parent's answer. Until then, the host can stop it."""
-    with (
-        delegation.reported_to(invocation.on_event),
-        (invocation.cancellation or Cancellation()).linked(delegation),
-    ):
+    with delegation.reported_to(invocation.on_event), (invocation.cancellation or Cancellation()).linked(delegation):
         try:
             return await delegation.wait(seconds, or_question=True)
         except asyncio.CancelledError:

@@ -2,21 +2,17 @@
 
 from collections.abc import Awaitable, Callable, Hashable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Self, TypeVar
 
 from pydantic import TypeAdapter
 
-from delegate.child.job import Job, PendingReceipt
-from delegate.types import ChildRun, ErrorDetail, Usage
+from delegate.child.job import Job, PendingReceipt, failed
+from delegate.types import ChildRun, Usage
 from delegate.types.codes import ChildCode
 from delegate.types.errors import BudgetExceeded
 from delegate.types.ports import Tool, ToolOutput
 
 R = TypeVar("R", bound="ChildRecorder")
-
-CUT_OFF = ("length", "max_tokens", "MAX_TOKENS")
-"""Finish reasons of providers for a message that was cut off by a token limit."""
-CUT_OFF_MESSAGE = "the model's last message was cut off by a token limit"
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +86,13 @@ class Ending:
     code: ChildCode | None = None
     message: str = ""
 
+    @classmethod
+    def by_reason(cls, report: str, finish_reason: object) -> Self:
+        """How a child ended whose last message is the report, by the provider's finish reason of it."""
+        if finish_reason in ("length", "max_tokens", "MAX_TOKENS"):
+            return cls(report, "truncated", "the model's last message was cut off by a token limit")
+        return cls(report)
+
 
 @dataclass(slots=True)
 class AgentRunner(Generic[R]):
@@ -107,7 +110,7 @@ class AgentRunner(Generic[R]):
         """Run one child."""
         if not self.gives_job_tools and job.task.tools is not None:
             message = "this child's agent has its own tools, which a task can't restrict: remove `tools` from the task"
-            return job.recorder.finish("failed", error=ErrorDetail(code="tools_fixed", message=message))
+            return failed(job, "tools_fixed", message)
         recorder = self.make_recorder(job)
         try:
             ending = await self.play(job, recorder)
@@ -119,9 +122,7 @@ class AgentRunner(Generic[R]):
             self.records_tools = self.records_tools and recorder.sees_all_calls
         if ending.code is None:
             return job.recorder.finish("completed", report=ending.report)
-        status = "max_steps" if ending.code == "max_steps" else "failed"
-        error = ErrorDetail(code=ending.code, message=ending.message)
-        return job.recorder.finish(status, report=ending.report, error=error)
+        return failed(job, ending.code, ending.message, report=ending.report)
 
 
 def as_report(value: object) -> str:

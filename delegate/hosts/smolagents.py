@@ -40,15 +40,7 @@ from delegate.types import JsonObject, Parent, Usage
 from delegate.types.errors import ToolError
 from delegate.types.ports import Tool
 
-__all__ = [
-    "DelegationResult",
-    "attach",
-    "child_tools",
-    "follow_up_tools",
-    "read_tool",
-    "think_tool",
-    "tool",
-]
+__all__ = ["DelegationResult", "attach", "child_tools", "follow_up_tools", "read_tool", "think_tool", "tool"]
 
 
 def attach(agent: MultiStepAgent) -> None:

@@ -22,7 +22,6 @@ from delegate.types.errors import ConfigError
 
 UNAUTHORIZED = "send the header `Authorization: Bearer TOKEN` with the server's token"
 LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
-_TICKS = 10
 _SHUTDOWN_SECONDS = 10
 """How long calls that are stopped by the server's shutdown may take to end, and clients to read their answers."""
 
@@ -97,7 +96,7 @@ class WebServer(uvicorn.Server):
 
     async def on_tick(self, counter: int) -> bool:
         """Close the connections of clients that don't send a whole request. uvicorn calls this ten times a second."""
-        if counter % _TICKS == 0:
+        if counter % 10 == 0:
             # Those that wait for a request, or for the rest of one. An event stream that is open has its whole request.
             waiting: dict[Any, object] = {
                 one: one.cycle

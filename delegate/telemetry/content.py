@@ -36,10 +36,7 @@ def request_attributes(request: ChatRequest) -> Mapping[str, str]:
     """The system prompt and the conversation so far."""
     messages = [{"role": message.role, "parts": _parts(message)} for message in request.messages]
     instructions = [_text_part(request.system)] if request.system else []
-    return {
-        names.SYSTEM_INSTRUCTIONS: json.dumps(instructions),
-        names.INPUT_MESSAGES: json.dumps(messages),
-    }
+    return {names.SYSTEM_INSTRUCTIONS: json.dumps(instructions), names.INPUT_MESSAGES: json.dumps(messages)}
 
 
 def reply_attributes(reply: ChatReply) -> Mapping[str, str]:

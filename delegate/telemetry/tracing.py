@@ -133,7 +133,8 @@ class Traced(Operation):
     def _set(self, attributes: Attributes) -> None:
         self._span.set_attributes(_known(attributes))
 
-    def _emit_verdict(self, verdict: Verdict) -> None:
+    @_guarded
+    def judged(self, verdict: Verdict) -> None:
         """Emit an event for each criterion, and one for the verdict. They belong to the span of the judged work."""
         for result in verdict.criteria:
             self._emit(_criterion_attributes(result), result.reason)
@@ -150,8 +151,7 @@ class Traced(Operation):
         }
         self._emit(decision, verdict.reasoning)
         if instruments := self._scope.signals.instruments:
-            labels = {names.VERDICT: verdict.verdict, names.CODE: verdict.code}
-            instruments.verdicts.add(amount=1, attributes=labels)
+            instruments.verdicts.add(1, {names.VERDICT: verdict.verdict, names.CODE: verdict.code})
 
     def _emit(self, attributes: Attributes, explanation: str) -> None:
         attributes = _known(attributes)
@@ -160,13 +160,10 @@ class Traced(Operation):
         receiver = self._scope.signals.logger
         if receiver is None:
             self._span.add_event(names.EVALUATION, attributes)
-        else:
-            # The context is given, since this span may not be the current one.
-            here = trace.set_span_in_context(self._span)
-            record = LogRecord(
-                timestamp=time.time_ns(), context=here, attributes=attributes, event_name=names.EVALUATION
-            )
-            receiver.emit(record)
+            return
+        here = trace.set_span_in_context(self._span)  # since this span may not be the current one
+        event = names.EVALUATION
+        receiver.emit(LogRecord(timestamp=time.time_ns(), context=here, attributes=attributes, event_name=event))
 
 
 def _criterion_attributes(result: CriterionResult) -> Attributes:
@@ -217,11 +214,6 @@ class Workflow(Traced):
         if self._attributes[names.AGENT_NAME] == "batch":
             current.set(replace(self._scope, batch=self._span))
 
-    @_guarded
-    def judged(self, verdict: Verdict) -> None:
-        """Emit the verdict."""
-        self._emit_verdict(verdict)
-
 
 class Agent(Traced):
     """One task."""
@@ -259,7 +251,7 @@ class Agent(Traced):
             self._failed(result.error.code if result.error else result.status)
         if verdict is None:
             return
-        self._emit_verdict(verdict)
+        self.judged(verdict)
         if (instruments := self._scope.signals.instruments) and result.verification_share is not None:
             instruments.share.record(result.verification_share)
 

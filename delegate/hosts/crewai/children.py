@@ -23,7 +23,7 @@ from crewai.utilities.string_utils import sanitize_tool_name
 from delegate._util.cancellation import contained
 from delegate.child.job import ChildRunner, Job
 from delegate.hosts.crewai.tool import DelegateTool
-from delegate.hosts.own_agents import CUT_OFF, CUT_OFF_MESSAGE, AgentRunner, ChildRecorder, Ending, TooManyTurns
+from delegate.hosts.own_agents import AgentRunner, ChildRecorder, Ending, TooManyTurns
 from delegate.types import JsonObject, Usage
 from delegate.types.errors import BudgetExceeded, ConfigError, ToolDenied
 from delegate.types.ports import Tool, ToolOutput
@@ -105,7 +105,7 @@ async def _play(
         if recorder.over_limit:
             raise recorder.over_limit from None
         raise
-    return Ending(report, "truncated", CUT_OFF_MESSAGE) if recorder.finish_reason in CUT_OFF else Ending(report)
+    return Ending.by_reason(report, recorder.finish_reason)
 
 
 def _kickoff(agent: Agent | Crew, given: str | JsonObject, recorder: "_ChildRecorder") -> str:

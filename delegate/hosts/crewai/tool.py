@@ -59,14 +59,10 @@ def _crewai_tool(host_tool: HostTool, llm: BaseLLM | None = None) -> BaseTool:
         description=host_tool.description,
         # It shows the parameters but has no fields, so that CrewAI validates nothing.
         args_schema=create_model(host_tool.name, __config__=ConfigDict(extra="allow", json_schema_extra=parameters)),
-        cache_function=_never_cached,
+        cache_function=lambda *_: False,
     )
     tool.wrap(host_tool, llm)
     return tool
-
-
-def _never_cached(_arguments: Any = None, _result: Any = None) -> bool:
-    return False
 
 
 read_tool, think_tool, follow_up_tools = small_tools(_crewai_tool)

@@ -144,8 +144,6 @@ async def _play(agent: BaseNode | App, state: JsonObject | None, job: Job, recor
 
 
 class _ChildRecorder(ChildRecorder, BasePlugin):
-    """Records the model calls and tool calls of one child."""
-
     def __init__(self, job: Job) -> None:
         BasePlugin.__init__(self, name="delegate_child")
         ChildRecorder.__init__(self, job)

@@ -20,8 +20,6 @@ from delegate.types import JsonObject, Parent
 from delegate.types.events import Event as DelegateEvent
 from delegate.types.events import EventSink
 
-_NODE = "delegate"
-
 
 class DelegateTool(BaseTool):
     """A `HostTool` as an ADK tool."""
@@ -51,7 +49,7 @@ class DelegateTool(BaseTool):
                     yield _event(step)
 
         # ADK may skip a node whose name and run id it has seen before, so each call gets an id of its own.
-        await tool_context.run_node(FunctionNode(func=node, name=_NODE), run_id=f"call-{uuid4().hex}")
+        await tool_context.run_node(FunctionNode(func=node, name="delegate"), run_id=f"call-{uuid4().hex}")
         (answer,) = answers
         return {"error" if answer.is_error else "result": answer.text}
 

@@ -20,8 +20,6 @@ JUDGE_SECONDS = 120
 """How long a judge may take, unless config.yaml sets `auxiliary.judge.timeout`."""
 CHILD_SECONDS = 180.0
 """How long one model call of a child may take."""
-_CONTEXT_TOKENS, _OUTPUT_TOKENS = 128_000, 8_192
-_UNSELECTED = ("", "auto")
 _REFUSED = (400, 404, 422)
 _FORMAT_NAMES = ("response_format", "json_schema")
 _MORE_KEYS = ("OPENROUTER_API_KEY", "OPENAI_API_KEY", "OPENAI_BASE_URL", "ANTHROPIC_API_KEY", "ANTHROPIC_TOKEN")
@@ -129,7 +127,7 @@ def register_judge(ctx: Any) -> None:
 def selected_judge() -> str | None:
     """The model that the user selected as the judge (`auxiliary.judge.model`); None if there is none."""
     model = str(config("auxiliary", JUDGE).get("model") or "").strip()
-    return None if model.lower() in _UNSELECTED else model
+    return None if model.lower() in ("", "auto") else model
 
 
 def main_model() -> str:
@@ -176,8 +174,8 @@ def hermes_model(name: str, known: Model | None, tier: Tier) -> Model:
         endpoint=PROVIDER,
         family=name.rpartition("/")[2].partition("-")[0] or "unknown",
         tier=tier,
-        context_tokens=_CONTEXT_TOKENS,
-        max_output_tokens=_OUTPUT_TOKENS,
+        context_tokens=128_000,
+        max_output_tokens=8_192,
         structured_output=True,
         tools=True,
     )

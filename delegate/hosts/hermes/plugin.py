@@ -26,7 +26,6 @@ from delegate.types import JsonObject, Parent
 _MAKE_TOOL: Mapping[str, Callable[[Delegator], HostTool]] = {
     "read": make_read_tool, "think": make_think_tool, "message": make_message_tool, "merge": make_merge_tool,
 }  # fmt: skip
-_EMOJI = "⚖️"
 HERMES_NAME = "delegate_task"
 _MIDDLEWARE = "tool_execution"
 
@@ -119,7 +118,7 @@ class PluginTools:
             "handler": handler,
             "check_fn": self._check,
             "description": host_tool.description,
-            "emoji": _EMOJI,
+            "emoji": "⚖️",
         }
 
 

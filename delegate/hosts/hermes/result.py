@@ -18,9 +18,6 @@ from delegate.types import JsonObject, RunResult, RunStatus, TaskResult, Usage
 
 _log = logging.getLogger(__name__)
 
-Receipts = Mapping[int, Sequence[JsonObject]]
-"""Receipts by the index of their task."""
-
 SUMMARY_CHARS = 300
 TRACE_CALLS = 20
 """The maximum number of tool calls listed per task; the text counts all of them."""
@@ -36,8 +33,8 @@ _HERMES_STATUS: dict[RunStatus, tuple[str, str]] = {
 """Hermes's `status` and `exit_reason`. Hermes itself reports `completed` for any child that wrote text."""
 
 
-def as_json(answer: ToolAnswer, receipts: Receipts) -> str:
-    """The tool's result. For a refused call it is the error, which Hermes recognizes as one."""
+def as_json(answer: ToolAnswer, receipts: Mapping[int, Sequence[JsonObject]]) -> str:
+    """The tool's result, with receipts by task index. For a refused call it is the error, which Hermes recognizes."""
     run = answer.result
     if run is None or run.error is not None:
         return answer.text

@@ -13,12 +13,11 @@ from contextlib import suppress
 from functools import partial
 from typing import Any
 
-from delegate.child.job import Job
+from delegate.child.job import Job, failed
 from delegate.hosts.hermes.compat import hermes_attribute, toolset_of
 from delegate.hosts.hermes.sessions import Session, calling_session, sessions
 from delegate.hosts.hermes.threads import WorkThread
-from delegate.types import ChildRun, ErrorDetail, JsonObject, RunStatus, Usage
-from delegate.types.codes import ChildCode
+from delegate.types import ChildRun, ErrorDetail, JsonObject, Usage
 from delegate.types.errors import ConfigError, DelegateError, ToolError
 from delegate.types.ports import Tool, ToolOutput
 
@@ -28,7 +27,6 @@ BLOCKED = frozenset(("delegate_task", "clarify", "memory", "send_message", "exec
 """Tools that Hermes's own subagents don't get either."""
 STOP_SECONDS = 5.0
 """How long to wait for an interrupted child to end."""
-_KNOWN_COST = ("actual", "estimated", "included")
 
 _log = logging.getLogger(__name__)
 
@@ -119,7 +117,7 @@ class _Child:
             output_tokens=agent.session_completion_tokens,
             reasoning_tokens=agent.session_reasoning_tokens,
         )
-        cost_known = agent.session_cost_status in _KNOWN_COST
+        cost_known = agent.session_cost_status in ("actual", "estimated", "included")
         cost = float(agent.session_estimated_cost_usd) if cost_known else None
         self._job.record_usage(usage, cost, provenance="estimated", model=agent.model)
 
@@ -168,19 +166,18 @@ class _Child:
 def _finish(job: Job, result: Mapping[str, Any]) -> ChildRun:
     """Finish the run. A text alone doesn't mean success: Hermes reports its own failures as text, too."""
     text, reason = str(result.get("final_response") or ""), str(result.get("turn_exit_reason") or "")
-    status: RunStatus = "failed"
-    code: ChildCode = "hermes_failed"
+    message = str(result.get("error") or reason or text or "Hermes gave no reason")
     clean = not reason or reason.startswith("text_response(")
     if result.get("interrupted"):
-        status, code = "cancelled", "interrupted"
-    elif reason.startswith("max_iterations") or reason == "budget_exhausted":
-        status, code = "max_steps", "max_steps"
-    elif result.get("completed") and clean and not result.get("failed") and not result.get("partial"):
-        if "=length" not in reason:
-            return job.recorder.finish("completed", report=text)
-        code = "truncated"
-    message = str(result.get("error") or reason or text or "Hermes gave no reason")
-    return job.recorder.finish(status, report=text, error=ErrorDetail(code=code, message=message))
+        error = ErrorDetail(code="interrupted", message=message)
+        return job.recorder.finish("cancelled", report=text, error=error)
+    if reason.startswith("max_iterations") or reason == "budget_exhausted":
+        return failed(job, "max_steps", message, report=text)
+    if not result.get("completed") or not clean or result.get("failed") or result.get("partial"):
+        return failed(job, "hermes_failed", message, report=text)
+    if "=length" in reason:
+        return failed(job, "truncated", message, report=text)
+    return job.recorder.finish("completed", report=text)
 
 
 def _last_text(result: Mapping[str, Any]) -> str:

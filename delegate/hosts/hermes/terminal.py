@@ -12,21 +12,19 @@ from delegate.contract import headline
 from delegate.hosts.hermes.compat import hermes_attribute
 from delegate.types import RunResult
 
-_TERMINAL = "cli"
-_EMOJI = "⚖️"
 _MAX_CHARS = 100
 
 
 def show(run: RunResult, platform: str) -> None:
     """Print the verdicts as one line if the session's user reads a terminal. Never raises."""
-    if platform != _TERMINAL:
+    if platform != "cli":
         return
     find_prefix = hermes_attribute("agent.display", "get_skin_tool_prefix")
     try:
         if sys.stdout.isatty():  # the output of a single query is for programs
             prefix = find_prefix() if find_prefix else "┊"
             # At the start of the line, where Hermes may have a spinner.
-            print(f"\r  {prefix} {_EMOJI}  verdict   {summary(run)}", flush=True)  # noqa: T201
+            print(f"\r  {prefix} ⚖️  verdict   {summary(run)}", flush=True)  # noqa: T201
     except (OSError, ValueError):  # the terminal is gone
         pass
 

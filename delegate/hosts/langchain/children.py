@@ -40,15 +40,7 @@ from delegate.hosts.langchain.tool import (
     content_and_artifact,
     messages,
 )
-from delegate.hosts.own_agents import (
-    CUT_OFF,
-    CUT_OFF_MESSAGE,
-    AgentRunner,
-    ChildRecorder,
-    Ending,
-    NativeTool,
-    TooManyTurns,
-)
+from delegate.hosts.own_agents import AgentRunner, ChildRecorder, Ending, NativeTool, TooManyTurns
 from delegate.types import JsonObject, Usage
 from delegate.types.errors import ConfigError
 from delegate.types.ports import Tool, ToolOutput
@@ -137,7 +129,6 @@ def runner(make: Callable[[list[BaseTool]], Graph]) -> ChildRunner:
     """
     if isinstance(make, Pregel):
         raise ConfigError("runner: a compiled graph has its own tools; use `child(graph)` to run it with them")
-
     return AgentRunner(
         _ChildRecorder,
         lambda job, recorder: _play(make([_langchain_tool(one) for one in job.tools]), job, recorder),
@@ -166,8 +157,8 @@ async def _play(graph: Graph, job: Job, recorder: "_ChildRecorder") -> Ending:
         return Ending(code="needs_a_person", message=message)
     if not isinstance(last, BaseMessage):
         return Ending(code="bad_report", message="the child's graph ended without a message")
-    reason = last.response_metadata.get("finish_reason", last.response_metadata.get("stop_reason"))
-    return Ending(last.text, "truncated", CUT_OFF_MESSAGE) if reason in CUT_OFF else Ending(last.text)
+    metadata = last.response_metadata
+    return Ending.by_reason(last.text, metadata.get("finish_reason", metadata.get("stop_reason")))
 
 
 def _langchain_tool(tool: Tool) -> BaseTool:

@@ -15,10 +15,7 @@ from langchain_core.messages import AIMessage, ToolMessage
 from langchain_core.messages.ai import UsageMetadata
 from langchain_core.outputs import ChatGeneration, LLMResult
 from langchain_core.runnables import ensure_config
-from langchain_core.runnables.config import (
-    get_async_callback_manager_for_config,
-    get_callback_manager_for_config,
-)
+from langchain_core.runnables.config import get_async_callback_manager_for_config, get_callback_manager_for_config
 from langchain_core.tools import BaseTool, InjectedToolArg, StructuredTool
 from langgraph.constants import TAG_NOSTREAM
 from langgraph.prebuilt import ToolRuntime

@@ -4,7 +4,6 @@ It imports little, because clients wait only a fraction of a second for the list
 """
 
 from collections.abc import Sequence
-from importlib.metadata import version
 
 from delegate import contract
 from delegate.contract import Limits
@@ -48,11 +47,6 @@ _RESULT_SCHEMA: JsonObject = {
     "required": ["results", "error"],
 }
 """The schema of `structuredContent`: one entry for each task, in the order of the call."""
-
-
-def server_version() -> str:
-    """The version of delegate that is installed."""
-    return version("delegate-task")
 
 
 def listed(

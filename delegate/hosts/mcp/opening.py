@@ -12,7 +12,7 @@ from importlib.metadata import version
 from typing import Any, Literal, cast
 
 from delegate._util.redaction import logger
-from delegate.hosts.mcp.definitions import INSTRUCTIONS, NAME, TASKS_EXTENSION, server_version
+from delegate.hosts.mcp.definitions import INSTRUCTIONS, NAME, TASKS_EXTENSION
 from delegate.types import JsonObject
 
 _log = logger(__name__)
@@ -32,7 +32,7 @@ class Opening:
     def __init__(self, tools: Sequence[JsonObject]) -> None:
         self._tools = tools
         self._sdk = int(version("mcp").partition(".")[0])
-        self._server = {"name": NAME, "version": server_version()}
+        self._server = {"name": NAME, "version": version("delegate-task")}
         self._lock = threading.Lock()
         self._protocol: Literal["unknown", "handshake", "latest", "left to the SDK"] = "unknown"
         """Decided by the first request, as it is for the SDK."""

@@ -8,6 +8,7 @@ Results and definitions are passed with the protocol's field names, which the mo
 
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
+from importlib.metadata import version
 from typing import Any, Literal, Unpack, cast
 from weakref import WeakKeyDictionary
 
@@ -19,7 +20,7 @@ from delegate._util.redaction import logger, redactor
 from delegate.delegator import Delegator
 from delegate.hosts.mcp.approvals import HeldCall, HeldCalls, Question
 from delegate.hosts.mcp.clients import Clients
-from delegate.hosts.mcp.definitions import INSTRUCTIONS, NAME, TASKS_EXTENSION, server_version
+from delegate.hosts.mcp.definitions import INSTRUCTIONS, NAME, TASKS_EXTENSION
 from delegate.hosts.mcp.projects import ListRoots
 from delegate.hosts.mcp.tasks import ProtocolTask, ProtocolTasks
 from delegate.hosts.mcp.tools import ToolRequest, Tools
@@ -28,6 +29,7 @@ from delegate.policy.settings import SettingsOptions
 from delegate.types import JsonObject, Parent
 from delegate.types.errors import ConfigError
 
+_VERSION = version("delegate-task")
 _log = logger(__name__)
 
 _TOOLS: "WeakKeyDictionary[Server[Any], Tools]" = WeakKeyDictionary()
@@ -145,11 +147,7 @@ def _server_v2(tools: Tools) -> Server[Any]:
         return result if result.get("resultType") == "task" else types.CallToolResult.model_validate(result)
 
     server: Server[Any] = Server(
-        NAME,
-        version=server_version(),
-        instructions=INSTRUCTIONS,
-        on_list_tools=list_tools,
-        on_call_tool=call_tool,
+        NAME, version=_VERSION, instructions=INSTRUCTIONS, on_list_tools=list_tools, on_call_tool=call_tool
     )
     _add_tasks(server, protocol_tasks, tools)
     return server
@@ -208,7 +206,7 @@ def _add_tasks(server: Any, tasks: ProtocolTasks, tools: Tools) -> None:
 
 
 def _server_v1(tools: Tools) -> Server[Any]:
-    server: Any = Server(NAME, version=server_version(), instructions=INSTRUCTIONS)
+    server: Any = Server(NAME, version=_VERSION, instructions=INSTRUCTIONS)
 
     @server.list_tools()
     async def list_tools() -> Any:  # pyright: ignore[reportUnusedFunction]

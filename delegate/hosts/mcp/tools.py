@@ -176,7 +176,6 @@ class Tools:
     def _seconds(self, request: ToolRequest) -> float | None:
         """How long the client may still be kept waiting for an answer: from its request on, as long as it waits."""
         given = request.meta.get(ANSWER_WITHIN)
-        seconds: float | None
         if given is not None:
             if isinstance(given, bool) or not isinstance(given, int | float) or not 0 <= given < float("inf"):
                 message = "the time that the client waits is not a number of seconds"

@@ -170,8 +170,6 @@ async def _play(
 
 
 class _ChildRecorder(RunHooks[Any], ChildRecorder):
-    """Records the model calls and tool calls of one child."""
-
     def __init__(self, job: Job) -> None:
         super().__init__(job)
         self.config: RunConfig | None = None

@@ -39,7 +39,6 @@ class DelegateTool(pydantic_ai.Tool[Any]):
 
 
 def _framework_tool(host_tool: HostTool) -> pydantic_ai.Tool[Any]:
-
     async def call(context: RunContext[Any], /, **arguments: Any) -> ToolReturn[str]:
         answer = await _call_with_progress(host_tool, arguments.get(_NOT_AN_OBJECT, arguments), context)
         context.usage.incr(_run_usage(answer))
