@@ -58,10 +58,6 @@ class MeteredReply:
     """How long the call took, without waits before it."""
 
 
-def _ignore(charge: Charge) -> None:
-    pass
-
-
 async def complete(
     connection: Connection,
     request: ChatRequest,
@@ -70,7 +66,7 @@ async def complete(
     ledger: Ledger,
     patience: float = PATIENCE_SECONDS,
     on_wait: OnWait = nullcontext,
-    on_lost: Callable[[Charge], None] = _ignore,
+    on_lost: Callable[[Charge], None] = lambda _: None,
     incoming: Incoming | None = None,
 ) -> MeteredReply:
     """Make the call.
