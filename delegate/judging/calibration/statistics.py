@@ -142,12 +142,9 @@ def trials_until_below(limit: float, k: int, n: int, *, most: int = 1_000_000) -
 # --------------------------------------------------------------------------------------------------------------- kappa
 
 
-def kappa(table: Table) -> float | None:
-    """Cohen's kappa; None where both always say the same word."""
-    return _kappa(*table)
-
-
-def _kappa(true_pass: float, false_fail: float, false_pass: float, true_fail: float) -> float | None:
+def kappa(table: Sequence[float]) -> float | None:
+    """Cohen's kappa of a `Table`, or of weights in its order; None where both always say the same word."""
+    true_pass, false_fail, false_pass, true_fail = table
     n = true_pass + false_fail + false_pass + true_fail
     if not n:
         return None
@@ -175,7 +172,7 @@ def kappa_interval(tasks: Iterable[Table], *, confidence: float = CONFIDENCE, se
             for cell, value in enumerate(table):
                 if value:
                     sums[cell] += weight * value
-        value = _kappa(*sums)
+        value = kappa(sums)
         if value is not None:
             rates.append(value)
     if not rates:
