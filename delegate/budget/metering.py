@@ -162,10 +162,8 @@ def _estimate(model: Model, request: ChatRequest, input_tokens: int, today: date
     input_usd = price.usd(written=input_tokens) if price else 0  # an upper bound: all of it written to the cache
     input_usd += _search_usd(model, request.web_searches)
     each: Amounts = {"tokens": 1, "cost_usd": price.usd(output=1) if price else 0}
-    return (
-        {"model_calls": 1, "tokens": input_tokens, "cost_usd": input_usd},
-        Output(request.max_output_tokens, each),
-    )
+    sure: Amounts = {"model_calls": 1, "tokens": input_tokens, "cost_usd": input_usd}
+    return sure, Output(request.max_output_tokens, each)
 
 
 def _search_usd(model: Model, searches: int) -> float:

@@ -56,12 +56,9 @@ def refuse_undecidable(
             if not _may_be_inside(path, task.workspace, folder):
                 message = f"`{field}` is {redactor.beginning(path, 200)!r}, which is outside the workspace"
                 raise _refusal("path_refused", n, message, "name a path inside the workspace, such as out/report.md")
-        if (
-            isinstance(criterion, FileCriterion)
-            and "\\" in criterion.path
-            and (hint := windows_path_hint(criterion.path))
-        ):
-            message = f"`path` is {redactor.beginning(criterion.path, 200)!r}, but folders are separated by / here"
+        path = criterion.path if isinstance(criterion, FileCriterion) else ""
+        if "\\" in path and (hint := windows_path_hint(path)):
+            message = f"`path` is {redactor.beginning(path, 200)!r}, but folders are separated by / here"
             raise _refusal("path_refused", n, message, f"{hint}; name a path inside the workspace")
     if task.output_schema is not None and (problem := _unusable_schema(task.output_schema)):
         raise CallError("invalid_schema", problem, field="output_schema", hint="give a JSON Schema")

@@ -138,8 +138,8 @@ class JudgeDecisions:
                 families = {judge.model.family for judge in recorder.answered[count:]}
                 count = len(recorder.answered)
                 second = await ask(again)
-                results = escalation.merge(recorder, first, second)
-                if escalation.is_usable(second):
+                if (merged := escalation.merge(recorder, first, second)) is not None:
+                    results = merged
                     agreed = escalation.met_ids(second)
                     stands -= {result.id for result in second}
                     other_doubt = session.doubt(since=count)
