@@ -199,17 +199,6 @@ class Ledger:
             raise
         return child
 
-    def settle(self, reservation: "Reservation", spent: Amounts) -> None:
-        """Replace a reservation by the amounts that were spent. Does nothing if it isn't open."""
-        with self._tree.lock:
-            if reservation not in self._open:
-                return
-            for ledger in self._chain:
-                del ledger._open[reservation]
-                ledger.spend(spent)
-            if self._tree.waiting:
-                self._tree.serve()
-
     def left(self, limit: LimitName) -> float | None:
         """The part of a limit that is neither spent nor reserved, here and in the parent ledgers; None if unlimited."""
         with self._tree.lock:
@@ -321,7 +310,15 @@ class Reservation:
 
     def settle(self, spent: Amounts = _NONE) -> None:
         """Replace the reservation by `spent`. Settling again does nothing."""
-        self._ledger.settle(self, spent)
+        ledger, tree = self._ledger, self._ledger._tree
+        with tree.lock:
+            if self not in ledger._open:
+                return
+            for each in ledger._chain:
+                del each._open[self]
+                each.spend(spent)
+            if tree.waiting:
+                tree.serve()
 
     def __enter__(self) -> Self:
         return self
@@ -365,7 +362,7 @@ class _Tree:
                 self._again = False
                 short: set[tuple[object, ...]] = set()
                 for step in tuple(self.waiting):
-                    if step in self.waiting:
+                    if step in self.waiting and not step.is_abandoned():
                         step.admit(short)
         finally:
             self._serving = False
@@ -444,8 +441,6 @@ class _WaitingCall(_Waiting):
         self._output = output
 
     def admit(self, short: set[tuple[object, ...]]) -> None:
-        if self.is_abandoned():
-            return
         rooms = self.ledger._rooms(self._sure, self._output)
         if hopeless := next((room for room in rooms if room.is_hopeless), None):
             self.conclude(hopeless.ledger._exceeded(hopeless.limit, hopeless.needed))
@@ -470,8 +465,6 @@ class RunningChild(_Waiting):
         self._may_wait = may_wait
 
     def admit(self, short: set[tuple[object, ...]]) -> None:
-        if self.is_abandoned():
-            return
         tree = self.ledger._tree
         if refusal := self._used_up():
             self.conclude(refusal)

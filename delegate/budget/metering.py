@@ -59,10 +59,6 @@ class MeteredReply:
     """How long the call took, without waits before it."""
 
 
-def _ignore(charge: Charge) -> None:
-    pass
-
-
 async def complete(
     connection: Connection,
     request: ChatRequest,
@@ -71,7 +67,7 @@ async def complete(
     ledger: Ledger,
     patience: float = PATIENCE_SECONDS,
     on_wait: OnWait = nullcontext,
-    on_lost: Callable[[Charge], None] = _ignore,
+    on_lost: Callable[[Charge], None] = lambda _: None,
     incoming: Incoming | None = None,
 ) -> MeteredReply:
     """Make the call.
@@ -167,10 +163,8 @@ def _estimate(model: Model, request: ChatRequest, input_tokens: int, today: date
     input_usd = price.usd(written=input_tokens) if price else 0  # an upper bound: all of it written to the cache
     input_usd += _search_usd(model, request.web_searches)
     each: Amounts = {"tokens": 1, "cost_usd": price.usd(output=1) if price else 0}
-    return (
-        {"model_calls": 1, "tokens": input_tokens, "cost_usd": input_usd},
-        Output(request.max_output_tokens, each),
-    )
+    sure: Amounts = {"model_calls": 1, "tokens": input_tokens, "cost_usd": input_usd}
+    return sure, Output(request.max_output_tokens, each)
 
 
 def _search_usd(model: Model, searches: int) -> float:

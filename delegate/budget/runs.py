@@ -93,7 +93,7 @@ class Run:
     def resume(self, *, number: int, spent: Amounts) -> None:
         """Continue the run of an earlier process: the next handle gets `number`, and what was `spent` counts."""
         self._task_numbers = count(number)
-        self.ledger.settle(self.ledger.reserve({}), spent)
+        self.ledger.reserve({}).settle(spent)
 
     def seconds_left(self) -> float | None:
         """The wall time left, or None if there is no limit."""

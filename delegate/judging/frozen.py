@@ -5,8 +5,8 @@ workspace ──▶ snapshot ──▶ a copy for each command: the work as it w
 
 import asyncio
 import os
-from collections.abc import AsyncGenerator, Collection
-from contextlib import asynccontextmanager, suppress
+from collections.abc import Collection
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -110,22 +110,15 @@ class FrozenWork:
 
         return folders_on_path(str(folder.root), os.environ.get("PATH", ""))
 
-    @asynccontextmanager
-    async def copy(self, kept: Collection[str] | None = None) -> AsyncGenerator[Path]:
-        """See `Frozen.copy`. To be called only if `open` returned something."""
-        assert self._frozen is not None
-        async with self._frozen.copy(kept) as tree:
-            yield tree
-
     async def run(self, criterion: ShellCriterion, kept: Collection[str] | None = None) -> CommandResult | ToolError:
         """Run a check in a copy of its own: of the work, or of the files of before and only the changes in `kept`.
 
         Where the work can't be copied, it runs in the workspace.
         """
         try:
-            if await self.open() is None:
+            if (frozen := await self.open()) is None:
                 return await self.run_in(None, criterion)
-            async with self.copy(kept) as tree:
+            async with frozen.copy(kept) as tree:
                 return await self.run_in(tree, criterion)
         except (CallError, OSError) as error:
             return ToolError(f"the workspace can't be copied: {error}")

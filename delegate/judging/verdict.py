@@ -21,6 +21,7 @@
 import asyncio
 import os
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING
@@ -160,9 +161,8 @@ class _Judgment:
     def gate_rejection(self) -> gate.Rejection | None:
         """The gate's rejection, if it counts: with the gate disabled, only runs that didn't complete are rejected."""
         submission = self.submission
-        exists = partial(_exists, submission)
         has = {"has_report": submission.has_report, "by_child": submission.by_child}
-        rejection = gate.inspect(submission.task, submission.run, exists, **has)
+        rejection = gate.inspect(submission.task, submission.run, self._exists, **has)
         self.gate_code = rejection.code if rejection else None
         return rejection if self.judging.use_gate or submission.run.status != "completed" else None
 
@@ -197,7 +197,7 @@ class _Judgment:
             self.looks_unsupported = True
             message = f"the run looks like those whose reports weren't true (probability {probability:.2f})"
             self.findings.append(Finding(severity="minor", code="looks_unsupported", message=message))
-        if names := gate.unrecorded_files(submission.run, partial(_exists, submission)):
+        if names := gate.unrecorded_files(submission.run, self._exists):
             text = ", ".join(f"`{name}`" for name in names[:5])
             message = f"the report names {text}: not in the workspace, and in no tool call"
             self.findings.append(Finding(severity="minor", code="unrecorded_file", message=message))
@@ -339,12 +339,9 @@ class _Judgment:
             return "partial"
         return "reported" if self.submission.run.receipts else "unavailable"
 
-
-def _exists(submission: Submission, path: str) -> bool:
-    """Whether a path that the child named exists. True if that can't be determined."""
-    if submission.folder is None:
-        return True
-    try:
-        return os.path.lexists(submission.folder.resolve(path))
-    except (ToolError, OSError):
+    def _exists(self, path: str) -> bool:
+        """Whether a path that the child named exists. True if that can't be determined."""
+        folder = self.submission.folder
+        with suppress(ToolError, OSError):
+            return folder is None or os.path.lexists(folder.resolve(path))
         return True

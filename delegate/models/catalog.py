@@ -176,12 +176,9 @@ class Model(Value):
 
     def price(self, on: date, input_tokens: int) -> Price | None:
         """The price of a call with that many input tokens on that day; None if no price applies."""
-        highest = None
-        for price in self.prices:
-            reached = price.above_tokens < max(input_tokens, 1) and price.is_in_force(on)
-            if reached and (highest is None or price.above_tokens > highest.above_tokens):
-                highest = price
-        return highest
+        in_force = (price for price in self.prices if price.is_in_force(on))
+        reached = (price for price in in_force if price.above_tokens < max(input_tokens, 1))
+        return max(reached, key=lambda price: price.above_tokens, default=None)
 
 
 class Catalog:
@@ -210,26 +207,26 @@ class Catalog:
         """The catalog that ships with the package. Parsed once."""
         return read_catalog(resources.text("judges", "catalog.toml"))
 
-    def with_models(self, extra: Iterable[Model], *, file: str = "delegate.toml") -> "Catalog":
+    def with_models(self, extra: Iterable[Model]) -> "Catalog":
         """A copy with `extra` models added. A model with an existing ID replaces that entry."""
         added = tuple(extra)
         replaced = {model.id for model in added}
         kept = (model for model in self.models if model.id not in replaced)
-        return Catalog((*kept, *added), file=file, declared=self._declared | replaced)
+        return Catalog((*kept, *added), file="delegate.toml", declared=self._declared | replaced)
 
-    def with_accuracy(self, measured: Mapping[str, JudgeAccuracy | float], *, file: str = "delegate.toml") -> "Catalog":
+    def with_accuracy(self, measured: Mapping[str, JudgeAccuracy | float]) -> "Catalog":
         """A copy with the measured judge accuracy of these models, by name. Raises ConfigError."""
         changed: dict[str, Model] = {}
         for name, accuracy in measured.items():
             if (model := self.find(name)) is None:
                 near = difflib.get_close_matches(name, self._by_name, n=3)
                 fix = f"did you mean {' or '.join(near)}?" if near else "`delegate models` lists all models"
-                raise ConfigError(f"{file}: judge_accuracy: there is no model {name!r} in the catalog; {fix}")
+                raise ConfigError(f"delegate.toml: judge_accuracy: there is no model {name!r} in the catalog; {fix}")
             if model.id in changed:
-                raise ConfigError(f"{file}: judge_accuracy: {name!r} is {model.id}, which is listed twice; remove one")
+                twice = f"{name!r} is {model.id}, which is listed twice; remove one"
+                raise ConfigError(f"delegate.toml: judge_accuracy: {twice}")
             changed[model.id] = model.model_copy(update={"judge_accuracy": JudgeAccuracy.model_validate(accuracy)})
-        models = (changed.get(model.id, model) for model in self.models)
-        return Catalog(models, file=file, declared=self._declared)
+        return Catalog((changed.get(model.id, model) for model in self.models), declared=self._declared)
 
     def is_declared(self, model: Model) -> bool:
         """Whether an operator declared this entry. If so, the model may be used even without a price."""

@@ -9,7 +9,7 @@ import json
 import math
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
@@ -89,8 +89,7 @@ class Detector:
     def score(self, run: ChildRun) -> float:
         """A number without a unit, higher for reports that are less likely to be true."""
         values = features(run)
-        terms = (weight * (values[name] - mean) / deviation for name, (mean, deviation, weight) in self.weights.items())
-        return self.intercept + sum(terms)
+        return linear_score([values[name] for name in self.weights], self.weights.values(), self.intercept)
 
     def probability(self, run: ChildRun) -> float:
         """How likely the report of the run isn't true, 0 to 1."""
@@ -127,6 +126,12 @@ class Detector:
         if len(numbers) != count or not all(map(math.isfinite, numbers)):
             raise ValueError(f"{values!r:.60} aren't {count} finite numbers")
         return numbers
+
+
+def linear_score(row: Iterable[float], weights: Iterable[tuple[float, float, float]], intercept: float) -> float:
+    """The score of a run whose features are in the order of the weights: mean, deviation and weight of each."""
+    terms = (weight * (x - mean) / deviation for x, (mean, deviation, weight) in zip(row, weights, strict=True))
+    return intercept + sum(terms)
 
 
 def load(home: Path) -> Detector | None:

@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 from importlib import import_module
 from typing import Any, NamedTuple
 
-from delegate.judging.calibration.detector import LEAST_RULED, Detector, features
+from delegate.judging.calibration.detector import LEAST_RULED, Detector, features, linear_score
 from delegate.judging.calibration.statistics import Interval, auroc
 from delegate.types import ChildRun
 from delegate.types.errors import CallError
@@ -70,7 +70,7 @@ def fit(runs: Sequence[RuledRun], *, least: int = LEAST_RULED) -> Fit:
             raise CallError("too_few_rulings", "the ruled runs are of too few different tasks to learn from")
         weights, intercept = _linear(linear, [rows[i] for i in train], [labels[i] for i in train])
         for i in test:
-            scores[i] = _score(rows[i], weights, intercept)
+            scores[i] = linear_score(rows[i], weights, intercept)
     weights, intercept = _linear(linear, rows, labels)
     platt: Any = linear.LogisticRegression(C=1e6).fit([[score] for score in scores], labels)
     area, interval = auroc(scores, labels) or (0.5, Interval(0, 1))
@@ -99,8 +99,3 @@ def _linear(
     model: Any = linear.LogisticRegression(C=_REGULARIZATION, max_iter=1_000).fit(scaled, labels)
     weights = [float(weight) for weight in model.coef_[0]]
     return list(zip(means, deviations, weights, strict=True)), float(model.intercept_[0])
-
-
-def _score(row: Sequence[float], weights: Sequence[tuple[float, float, float]], intercept: float) -> float:
-    terms = (weight * (x - mean) / deviation for x, (mean, deviation, weight) in zip(row, weights, strict=True))
-    return intercept + sum(terms)

@@ -107,8 +107,12 @@ def measure(rulings: Sequence[Ruling]) -> list[Measured]:
 
 def _measured(key: tuple[Sampling, str, str, str | None], rulings: Sequence[Ruling]) -> Measured:
     sampling, judge, version, worker = key
-    tasks = table_by_task(rulings)
-    table = Table(*map(sum, zip(*tasks.values(), strict=True)))
+    # Two workers that did the same task did two pieces of work.
+    by_task = defaultdict[tuple[str, str], list[tuple[bool, bool]]](list)
+    for ruling in rulings:
+        by_task[ruling.task, ruling.worker].append((ruling.ruling == "met", ruling.judged in PASSING))
+    tasks = list(map(Table.of, by_task.values()))
+    table = Table(*map(sum, zip(*tasks, strict=True)))
     return Measured(
         judge=judge,
         judge_version=version,
@@ -119,7 +123,7 @@ def _measured(key: tuple[Sampling, str, str, str | None], rulings: Sequence[Ruli
         false_pass=clopper_pearson(table.false_pass, table.bad) if table.bad else None,
         false_fail=clopper_pearson(table.false_fail, table.good) if table.good else None,
         kappa=kappa(table),
-        kappa_interval=kappa_interval(tasks.values()),
+        kappa_interval=kappa_interval(tasks),
         more={limit: _more_rulings(table, limit) for limit in LIMITS},
         latest=max(ruling.at for ruling in rulings),
     )
@@ -130,14 +134,6 @@ def judge_name(judge: Measured, measured: Iterable[Measured]) -> str:
     versions = {other.judge_version for other in measured if other.judge == judge.judge}
     version = judge.judge_version.removeprefix("sha256:")[:8]
     return f"{judge.judge} ({version or 'no version'})" if len(versions) > 1 else judge.judge
-
-
-def table_by_task(rulings: Iterable[Ruling]) -> dict[tuple[str, str], Table]:
-    """The counts of each task. Two workers that did the same task did two pieces of work."""
-    pairs = defaultdict[tuple[str, str], list[tuple[bool, bool]]](list)
-    for ruling in rulings:
-        pairs[ruling.task, ruling.worker].append((ruling.ruling == "met", ruling.judged in PASSING))
-    return {key: Table.of(words) for key, words in pairs.items()}
 
 
 def _more_rulings(table: Table, limit: float) -> int | None:

@@ -12,6 +12,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 CONFIDENCE = 0.95
+_TAIL = (1 - CONFIDENCE) / 2
 _DRAWS = 200_000
 """Gamma variates drawn for one bootstrap interval; the number of resamples is this divided by the distinct tasks."""
 _RESAMPLES = (200, 1_000)
@@ -58,23 +59,22 @@ def share(k: float, n: float) -> float | None:
     return k / n if n else None
 
 
-def _z(confidence: float) -> float:
+def _z() -> float:
     from statistics import NormalDist  # a slow import
 
-    return NormalDist().inv_cdf((1 + confidence) / 2)
+    return NormalDist().inv_cdf((1 + CONFIDENCE) / 2)
 
 
 # ---------------------------------------------------------------------------------------------------- exact intervals
 
 
 @lru_cache(4096)
-def clopper_pearson(k: int, n: int, confidence: float = CONFIDENCE) -> Interval:
+def clopper_pearson(k: int, n: int) -> Interval:
     """The exact interval for a probability, after `k` of `n` trials."""
     if not 0 <= k <= n:
         raise ValueError(f"{k} of {n} isn't a count of successes")
-    tail = (1 - confidence) / 2
-    lower = _beta_quantile(tail, k, n - k + 1) if k else 0.0
-    upper = _beta_quantile(1 - tail, k + 1, n - k) if k < n else 1.0
+    lower = _beta_quantile(_TAIL, k, n - k + 1) if k else 0.0
+    upper = _beta_quantile(1 - _TAIL, k + 1, n - k) if k < n else 1.0
     return Interval(lower, upper)
 
 
@@ -142,12 +142,9 @@ def trials_until_below(limit: float, k: int, n: int, *, most: int = 1_000_000) -
 # --------------------------------------------------------------------------------------------------------------- kappa
 
 
-def kappa(table: Table) -> float | None:
-    """Cohen's kappa; None where both always say the same word."""
-    return _kappa(*table)
-
-
-def _kappa(true_pass: float, false_fail: float, false_pass: float, true_fail: float) -> float | None:
+def kappa(table: Sequence[float]) -> float | None:
+    """Cohen's kappa of a `Table`, or of weights in its order; None where both always say the same word."""
+    true_pass, false_fail, false_pass, true_fail = table
     n = true_pass + false_fail + false_pass + true_fail
     if not n:
         return None
@@ -156,7 +153,7 @@ def _kappa(true_pass: float, false_fail: float, false_pass: float, true_fail: fl
     return None if 1 - by_chance < 1e-12 else ((true_pass + true_fail) / n - by_chance) / (1 - by_chance)
 
 
-def kappa_interval(tasks: Iterable[Table], *, confidence: float = CONFIDENCE, seed: int = 1) -> Interval | None:
+def kappa_interval(tasks: Iterable[Table], *, seed: int = 1) -> Interval | None:
     """An interval for kappa by the Bayesian bootstrap over tasks, since the criteria of one task aren't independent.
 
     Every task gets a random weight. Tasks with the same counts are interchangeable, so they share one gamma variate,
@@ -175,14 +172,13 @@ def kappa_interval(tasks: Iterable[Table], *, confidence: float = CONFIDENCE, se
             for cell, value in enumerate(table):
                 if value:
                     sums[cell] += weight * value
-        value = _kappa(*sums)
+        value = kappa(sums)
         if value is not None:
             rates.append(value)
     if not rates:
         return None
     rates.sort()
-    tail = (1 - confidence) / 2
-    return Interval(_quantile(rates, tail), _quantile(rates, 1 - tail))
+    return Interval(_quantile(rates, _TAIL), _quantile(rates, 1 - _TAIL))
 
 
 def _quantile(values: Sequence[float], p: float) -> float:
@@ -203,7 +199,7 @@ class Corrected(NamedTuple):
     interval: Interval
 
 
-def rogan_gladen(met: int, n: int, table: Table, *, confidence: float = CONFIDENCE) -> Corrected | None:
+def rogan_gladen(met: int, n: int, table: Table) -> Corrected | None:
     """The true rate behind `met` of `n` decisions, given the judge's errors in `table`.
 
     The estimate is Rogan and Gladen's (1978). The interval covers the uncertainty of both samples, as by Lang and
@@ -215,7 +211,7 @@ def rogan_gladen(met: int, n: int, table: Table, *, confidence: float = CONFIDEN
     if sensitivity + specificity <= 1:
         return None
     corrected = (met / n + specificity - 1) / (sensitivity + specificity - 1)
-    z = _z(confidence)
+    z = _z()
     p, p_n = (met + z * z / 2) / (n + z * z), n + z * z
     se, se_n = (table.true_pass + 1) / (table.good + 2), table.good + 2
     sp, sp_n = (table.true_fail + 1) / (table.bad + 2), table.bad + 2
@@ -247,7 +243,7 @@ def auroc(scores: Sequence[float], labels: Sequence[bool]) -> tuple[float, Inter
     below = [1 - _rank(good, score) / len(good) for score in bad]
     area = sum(above) / len(above)
     variance = _variance(above) / len(above) + _variance(below) / len(below)
-    z = _z(CONFIDENCE)
+    z = _z()
     if not variance:  # the ranks show no spread, which in a small sample doesn't mean certainty
         fewer = min(len(good), len(bad))
         return area, clopper_pearson(round(area * fewer), fewer)

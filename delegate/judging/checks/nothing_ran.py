@@ -24,7 +24,7 @@ class _Runner(NamedTuple):
 
 def ran_nothing(output: str) -> bool:
     """Whether a test runner says that it ran no test, or a build tool that there was nothing to do."""
-    runners = _runners().values()
+    runners = _runners()
     if any(runner.nothing and runner.nothing.search(output) and not runner.has_run(output) for runner in runners):
         return True
     if any(runner.has_run(output) for runner in runners):
@@ -35,15 +35,13 @@ def ran_nothing(output: str) -> bool:
 
 def says_failed(output: str) -> bool:
     """Whether a test runner says that something failed."""
-    return any(runner.failed and runner.failed.search(output) for runner in _runners().values())
+    return any(runner.failed and runner.failed.search(output) for runner in _runners())
 
 
 @cache
-def _runners() -> dict[str, _Runner]:
+def _runners() -> list[_Runner]:
     def any_of(patterns: list[str]) -> re.Pattern[str] | None:
         return re.compile("|".join(f"(?:{pattern})" for pattern in patterns), re.MULTILINE) if patterns else None
 
-    return {
-        name: _Runner(*(any_of(fields.get(key, [])) for key in _Runner._fields))
-        for name, fields in tomllib.loads(text_of("judges", "nothing_ran.toml")).items()
-    }
+    by_name = tomllib.loads(text_of("judges", "nothing_ran.toml"))
+    return [_Runner(*(any_of(fields.get(key, [])) for key in _Runner._fields)) for fields in by_name.values()]

@@ -51,19 +51,19 @@ async def check(criterion: ProbeCriterion, submission: Submission) -> CriterionR
         return result(criterion, "error", "check", "probe_timeout", reason)
     except Exception as error:  # the tool is the host's own code
         problem = str(error) if isinstance(error, ToolError) else f"{type(error).__name__}: {error}"
-        return _unanswered(criterion, submission, problem)
+        return _unanswered(criterion, problem)
     if answer.status != "ok":
-        return _unanswered(criterion, submission, answer.text)
-    return await _decided(criterion, submission, answer.text)
+        return _unanswered(criterion, answer.text)
+    return await _decided(criterion, answer.text)
 
 
-async def _decided(criterion: ProbeCriterion, submission: Submission, text: str) -> CriterionResult:
+async def _decided(criterion: ProbeCriterion, text: str) -> CriterionResult:
     if len(text) > MAX_REPORT_CHARS:
-        return _unanswered(criterion, submission, f"its result has {len(text):,} characters")
+        return _unanswered(criterion, f"its result has {len(text):,} characters")
     parse = partial(result_of, Receipt(tool=criterion.tool, status="ok", output=text))
     value = await run_in_thread_if(len(text) > LARGE_CHARS, parse)
     if value is CUT:
-        return _unanswered(criterion, submission, f"its result isn't valid JSON: {text}")
+        return _unanswered(criterion, f"its result isn't valid JSON: {text}")
     try:
         if criterion.expr is not None:
             outcome = await evaluate(criterion.expr, value)
@@ -83,7 +83,7 @@ async def _decided(criterion: ProbeCriterion, submission: Submission, text: str)
     return result(criterion, outcome, "check", outcome, reason, evidence=evidence, source=source)
 
 
-def _unanswered(criterion: ProbeCriterion, submission: Submission, problem: str) -> CriterionResult:
+def _unanswered(criterion: ProbeCriterion, problem: str) -> CriterionResult:
     reason = redactor.text(f"{criterion.tool} failed: {problem[:LARGE_CHARS]}")[: 2 * SHOWN_CHARS]
     return result(criterion, "error", "check", "probe_failed", reason)
 

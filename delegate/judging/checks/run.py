@@ -244,5 +244,5 @@ def _met(criterion: AnyCriterion, reason: str, evidence: str | None = None) -> C
     return result(criterion, "met", "check", "met", reason, evidence=evidence, source=f"check:{criterion.id}")
 
 
-def _not_met(criterion: AnyCriterion, reason: str, evidence: str | None = None) -> CriterionResult:
-    return result(criterion, "not_met", "check", "not_met", reason, evidence=evidence, source=f"check:{criterion.id}")
+def _not_met(criterion: AnyCriterion, reason: str) -> CriterionResult:
+    return result(criterion, "not_met", "check", "not_met", reason, source=f"check:{criterion.id}")

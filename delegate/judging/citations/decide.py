@@ -33,7 +33,6 @@ from delegate.types import (
     CriterionOutcome,
     CriterionResult,
     DecidedBy,
-    Every,
     JsonSchemaCriterion,
 )
 from delegate.types.codes import VerdictCode
@@ -104,19 +103,13 @@ class Cited:
 class _Report:
     """What all statements of a report are compared with."""
 
+    criterion: CitationsCriterion
     opened: Opened
-    hosts: Sequence[str]
-    every: Every | None
     calculations: Calculations
     task: Text
     """What was asked, whose numbers a report may repeat and calculate with, and today's date, which the child knew."""
     beside: Mapping[int, Sequence[Text]]
     """The sources of each paragraph, any of which may be quoted for a comparison."""
-
-    @property
-    def known(self) -> tuple[Text, Text]:
-        """What needs no source."""
-        return self.calculations.results, self.task
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,7 +156,7 @@ def examine(criterion: CitationsCriterion, submission: Submission) -> Examinatio
     task = Text(f"{submission.asked}\n{submission.task.context or ''}", days=days)
     all_sources = dict.fromkeys([*chain.from_iterable(beside.values()), task])
     calculations = Calculations([statement.text for statement in said], list(all_sources))
-    report = _Report(opened, criterion.hosts, criterion.every, calculations, task, beside)
+    report = _Report(criterion, opened, calculations, task, beside)
     read_as = [_read_as(statement, report) for statement in said]
     cited = [each for _, found in read_as for each in found]
     found = [one for sentences, _ in read_as for one in sentences]
@@ -212,7 +205,7 @@ def _read_as(statement: Statement, report: _Report) -> tuple[list[Statement], li
     if its sources don't have all of it.
     """
     cited = _examined(statement, report)
-    if report.every == "claim" and not any(each.state == "not_found_there" for each in cited):
+    if report.criterion.every == "claim" and not any(each.state == "not_found_there" for each in cited):
         return [statement], cited
     apart = [each for sentence in statement.apart for each in _examined(sentence, report)]
     if not apart or any(each.lacks or each.state == "not_found_there" for each in apart):
@@ -244,7 +237,7 @@ def _examined(statement: Statement, report: _Report) -> list[Cited]:
 
 
 def _found(statement: Statement, target: str, report: _Report) -> Cited:
-    source, hosts = report.opened.find(target), report.hosts
+    source, hosts = report.opened.find(target), report.criterion.hosts
     if isinstance(source, str):
         return Cited(statement, target, None, "not_opened", reason=source)
     if not hosts:
@@ -277,8 +270,7 @@ def _absent(
                 lost.append(plain(quote))
             else:
                 absent |= dict.fromkeys(indexes, f'"{_start(quote, 100)}"')
-        rest = report.calculations.without(text)
-        lost += missing(rest, texts, report.known)
+        lost += missing(report.calculations.without(text), texts, (report.calculations.results, report.task))
         for n in indexes if lost else ():
             lacks[n] = [*lacks.get(n, ()), *lost]
     return absent, lacks

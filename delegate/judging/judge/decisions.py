@@ -92,14 +92,15 @@ class JudgeDecisions:
 
     async def _settled_citations(self, criteria: Sequence[AnyCriterion]) -> list[CriterionResult]:
         """Let code decide about citations as far as it can: the results that need no judge."""
+        settled: list[CriterionResult] = []
         for criterion in criteria:
-            if isinstance(criterion, CitationsCriterion) and criterion.id not in self.examined:
-                examination = await run_in_thread(partial(examine, criterion, self.submission))
-                self.examined[criterion.id or ""] = examination
-        examined = [
-            self.examined[criterion.id or ""] for criterion in criteria if (criterion.id or "") in self.examined
-        ]
-        return [examination.settled for examination in examined if examination.settled is not None]
+            if isinstance(criterion, CitationsCriterion):
+                id = criterion.id or ""
+                if id not in self.examined:
+                    self.examined[id] = await run_in_thread(partial(examine, criterion, self.submission))
+                if (result := self.examined[id].settled) is not None:
+                    settled.append(result)
+        return settled
 
     async def _supported_by_judge(
         self, examination: Examination, again: Sequence[AnyCriterion] | None
@@ -137,8 +138,8 @@ class JudgeDecisions:
                 families = {judge.model.family for judge in recorder.answered[count:]}
                 count = len(recorder.answered)
                 second = await ask(again)
-                results = escalation.merge(recorder, first, second)
-                if escalation.is_usable(second):
+                if (merged := escalation.merge(recorder, first, second)) is not None:
+                    results = merged
                     agreed = escalation.met_ids(second)
                     stands -= {result.id for result in second}
                     other_doubt = session.doubt(since=count)

@@ -40,19 +40,14 @@ def undecided_criteria(
     return [criterion for criterion in submission.task.criteria if criterion.id in ids]
 
 
-def is_usable(second: Sequence[CriterionResult]) -> bool:
-    """Whether the second judge decided anything."""
-    return all(result.decided_by != "nobody" for result in second)
-
-
 def merge(
     recorder: JudgeRecorder, first: Sequence[CriterionResult], second: Sequence[CriterionResult]
-) -> list[CriterionResult]:
-    """The `first` results, replaced by those of the second judge if its answers are usable."""
+) -> list[CriterionResult] | None:
+    """The `first` results, replaced by those of the second judge; None if its answers aren't usable."""
     unusable = [result for result in second if result.decided_by == "nobody"]
     if unusable:
         recorder.second_judge_ignored(unusable[0].reason)
-        return list(first)
+        return None
     by_id = {result.id: result for result in second}
     recorder.second_judge_used(
         [

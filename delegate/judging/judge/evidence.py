@@ -8,7 +8,7 @@ can make a real quote fail or an invented one succeed.
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -94,15 +94,14 @@ class Evidence:
         """The path of a file that the child created or changed and that contains these texts; None if there is none."""
         return next(self.work.wrote(texts), None) if self.work is not None else None
 
-    def with_looks(self, looks: Sequence[Look], work: "Work") -> "Evidence":
-        """The same with what a judge looked at. Blocks."""
-        by_name = {look.name: look for look in looks}
-        spans = [*self.spans, *(span for look in looks for span in look.found.spans)]
-        seen = {name for name, length in work.lengths(looks).items() if is_covered(name, length, spans)}
-        texts = {name: look.text for name, look in by_name.items()}
+    def with_looks(self, looks: Mapping[str, Look], work: "Work") -> "Evidence":
+        """The same with what a judge looked at, by name. Blocks."""
+        spans = [*self.spans, *(span for look in looks.values() for span in look.found.spans)]
+        seen = {name for name, length in work.lengths(looks.values()).items() if is_covered(name, length, spans)}
+        texts = {name: look.text for name, look in looks.items()}
         if self.earlier <= seen:
             seen.add(EARLIER_RECEIPTS)
-        return replace(self, sources={**self.sources, **texts}, cut=self.cut - seen, looks=by_name, work=work)
+        return replace(self, sources={**self.sources, **texts}, cut=self.cut - seen, looks=looks, work=work)
 
     def origins(self, name: str, quote: str) -> list[str]:
         """The sources that the quote in the source `name` is from: itself, or what a look at the work showed."""

@@ -90,7 +90,8 @@ def one_object(text: str) -> dict[str, Any]:
 
 def _answer(item: object) -> CriterionAnswer:
     fields = dict(cast("dict[str, Any]", item)) if isinstance(item, dict) else {}
-    missing = _all_missing(fields.pop("missing", []))
+    items = fields.pop("missing", [])
+    missing = tuple(map(_missing, cast("list[Any]", items) if isinstance(items, list) else [items]))
     if fields.keys() | {"source"} != _KEYS:
         raise UnparseableReply(f"an answer does not have exactly the keys {', '.join(sorted(_KEYS))}")
     if not all(isinstance(value, str) for value in fields.values()):
@@ -100,10 +101,6 @@ def _answer(item: object) -> CriterionAnswer:
             f"verdict {redactor.beginning(fields['verdict'], 40)!r} is not one of {', '.join(_WORDS)}"
         )
     return CriterionAnswer(**fields, missing=missing)
-
-
-def _all_missing(items: object) -> tuple[MissingAnswer, ...]:
-    return tuple(map(_missing, cast("list[Any]", items) if isinstance(items, list) else [items]))
 
 
 def _missing(item: object) -> MissingAnswer:

@@ -86,7 +86,7 @@ class SealedCommands:
         wants_own = own_checks and bool(undone)
         undone = [] if wants_own else undone
         paths = {change.path for change in frozen.changes} - set(undone) if undone else None
-        result = await self._run_in(self._work.copy(paths), command)
+        result = await self._run_in(frozen.copy(paths), command)
         names = ", ".join(map(shown, undone[:MAX_NAMED]))
         names += f" and {len(undone) - MAX_NAMED} more" if len(undone) > MAX_NAMED else ""
         own = "with own_checks, they are as the worker left them"

@@ -149,7 +149,7 @@ class Looks:
 
     def added_to(self, evidence: Evidence) -> Evidence:
         """The evidence with what the judge looked at. Blocks."""
-        return evidence.with_looks(tuple(self._seen.values()), self._work)
+        return evidence.with_looks(self._seen, self._work)
 
     async def try_commands(self, quotes: Sequence[str]) -> None:
         """Find out what the commands that a judge quotes print without the work."""

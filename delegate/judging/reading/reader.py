@@ -16,7 +16,7 @@ from collections import OrderedDict
 from collections.abc import Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
 
@@ -41,6 +41,9 @@ from delegate.types import CriterionReading, Task, Tier
 from delegate.types.errors import DelegateError
 from delegate.types.events import ignore_event
 
+if TYPE_CHECKING:
+    from delegate.records.history import Records
+
 PER_REQUEST = 40
 """Statements per request; more than a call usually has."""
 _TO_READ = (None, "deed", "absence")
@@ -48,18 +51,6 @@ _TO_READ = (None, "deed", "absence")
 _KEPT = 2_000
 """Readings that are remembered in memory."""
 _log = logger(__name__)
-
-
-class ReadingStore(Protocol):
-    """Keeps readings, as JSON by a key."""
-
-    async def readings(self, keys: Sequence[str]) -> dict[str, str]:
-        """Those of these readings that are stored."""
-        ...
-
-    def keep_readings(self, readings: Mapping[str, str]) -> None:
-        """Store readings, soon."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +72,7 @@ class Reader:
     """Reads criteria, with what all calls of one delegator share."""
 
     pool: JudgePool
-    store: ReadingStore | None = None
+    store: "Records | None" = None
     _remembered: OrderedDict[str, str] = field(default_factory=OrderedDict[str, str])
     _pending: dict[tuple[int, str], asyncio.Event] = field(default_factory=dict[tuple[int, str], asyncio.Event])
     """What is being read, by thread and key."""

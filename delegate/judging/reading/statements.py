@@ -13,7 +13,6 @@ from delegate.types import (
     AnyCriterion,
     CriterionReading,
     QuestionCriterion,
-    ReadBy,
     RubricCriterion,
     StatementPart,
     Task,
@@ -137,21 +136,17 @@ def declared(statement: str, about: About) -> CriterionReading:
 
 @lru_cache(maxsize=256)  # many tasks of a batch have the same criteria
 def _declared(statement: str, about: AboutKind, files: tuple[str, ...]) -> CriterionReading:
-    return _single("parent", StatementPart(text=statement, about=about, files=files))
+    return CriterionReading(by="parent", parts=(StatementPart(text=statement, about=about, files=files),))
 
 
 def unread(statement: str) -> CriterionReading:
     """The reading of a statement that no model read. As a deed, it can't be shown by the child's word."""
-    return _single("nobody", StatementPart(text=statement, about="deed"))
+    return CriterionReading(by="nobody", parts=(StatementPart(text=statement, about="deed"),))
 
 
 def declared_readings(task: Task) -> dict[str, CriterionReading]:
     """The readings of the statements that say themselves what they are about."""
     return {id: declared(text, about) for id, (text, about) in in_words(task).items() if about is not None}
-
-
-def _single(by: ReadBy, part: StatementPart) -> CriterionReading:
-    return CriterionReading(by=by, parts=(part,))
 
 
 def known_effects(tools: Sequence[ToolInfo]) -> dict[str, ToolEffect]:

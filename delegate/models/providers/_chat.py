@@ -40,10 +40,9 @@ def arguments_text(call: ToolCall) -> str:
     return call.raw_arguments or to_json(call.arguments)
 
 
-def read_usage(
-    usage: JsonObject | None, input_name: str, output_name: str, input_details: str, output_details: str
-) -> Usage:
-    """The usage in one of OpenAI's two formats."""
+def read_usage(usage: JsonObject | None, input_name: str, output_name: str) -> Usage:
+    """The usage in one of OpenAI's two formats, which name the tokens of input and output differently."""
+    input_details, output_details = f"{input_name}_details", f"{output_name}_details"
     return Usage(
         model_calls=1,
         input_tokens=dig(usage, input_name) or 0,
@@ -122,13 +121,7 @@ def read_chat(body: JsonObject, origin: str) -> ChatReply:
     return ChatReply(
         text=text,
         stop="refusal" if refusal else stop_of(choice.get("finish_reason"), has_calls=bool(calls)),
-        usage=read_usage(
-            body.get("usage"),
-            "prompt_tokens",
-            "completion_tokens",
-            "prompt_tokens_details",
-            "completion_tokens_details",
-        ),
+        usage=read_usage(body.get("usage"), "prompt_tokens", "completion_tokens"),
         tool_calls=calls,
         model_served=body.get("model"),
         stop_detail=f"{reason}: {refusal}" if refusal else reason,

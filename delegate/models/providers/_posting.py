@@ -24,7 +24,6 @@ from delegate.models.providers._http import (
     RepeatingClient,
     causes,
     http_client,
-    prepare_client,
     receiving,
 )
 from delegate.models.providers._profile import ProfileStore
@@ -34,11 +33,6 @@ from delegate.types.errors import ProviderError
 from delegate.types.ports import ChatReply, ChatRequest
 
 CONNECT_SECONDS = 5.0
-
-
-def prepare_http(sdk: ModuleType) -> None:
-    """Do what the first client of an SDK needs, which takes 50 ms."""
-    prepare_client(http_library(sdk))
 
 
 def _response_class(sdk: ModuleType) -> Any:

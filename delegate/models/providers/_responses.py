@@ -111,9 +111,7 @@ def read_responses(body: JsonObject) -> ChatReply:
     return ChatReply(
         text=without_thoughts("".join(part["text"] for part in parts if part["type"] == "output_text")),
         stop=_stop(reason, bool(calls), bool(refusal)),
-        usage=read_usage(
-            body.get("usage"), "input_tokens", "output_tokens", "input_tokens_details", "output_tokens_details"
-        ),
+        usage=read_usage(body.get("usage"), "input_tokens", "output_tokens"),
         tool_calls=tuple(calls),
         model_served=body.get("model"),
         stop_detail=f"{reason}: {refusal}" if refusal else reason,

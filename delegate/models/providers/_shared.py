@@ -221,9 +221,3 @@ CALL_SECONDS, SLOWEST_RATE = 180.0, 30.0
 def call_seconds(limit: float | None, max_output_tokens: int) -> float:
     """The timeout of one call: `limit`, or what a reply of that length may take."""
     return max(CALL_SECONDS, max_output_tokens / SLOWEST_RATE) if limit is None else limit
-
-
-def timed_out(seconds: float, provider: str, *, had_begun: bool = False) -> ProviderError:
-    """The error of a call that had no answer within `seconds`, or whose reply stopped for so long."""
-    what = "the reply stopped for" if had_begun else "no answer within"
-    return ProviderError("timeout", f"{provider}: {what} {seconds:g} s", provider=provider)

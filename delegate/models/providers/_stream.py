@@ -19,7 +19,6 @@ from delegate.models.providers._shared import (
     call_seconds,
     parse_body,
     parse_object,
-    timed_out,
     unknown_format,
 )
 from delegate.types import JsonObject
@@ -102,7 +101,9 @@ async def receiver(request: ChatRequest, limit: float | None, provider: str) -> 
         async with timer:
             yield incoming
     except TimeoutError:
-        raise timed_out(incoming.seconds, provider, had_begun=incoming.is_pausing) from None
+        what = "the reply stopped for" if incoming.is_pausing else "no answer within"
+        text = f"{provider}: {what} {incoming.seconds:g} s"
+        raise ProviderError("timeout", text, provider=provider) from None
 
 
 class Stream:

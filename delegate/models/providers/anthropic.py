@@ -11,8 +11,9 @@ import anthropic
 from delegate._util.encoding import json_bytes
 from delegate.models.providers import _assemblies as assemblies
 from delegate.models.providers._endpoint import Endpoint
+from delegate.models.providers._http import prepare_client
 from delegate.models.providers._learning import as_known
-from delegate.models.providers._posting import PostingClient, prepare_http, translate
+from delegate.models.providers._posting import PostingClient, http_library, translate
 from delegate.models.providers._profile import Profile, ProfileStore
 from delegate.models.providers._quota import anthropic_quota
 from delegate.models.providers._shared import base64_of, dig, native_content, parsed_call, with_ids
@@ -55,7 +56,7 @@ def _platform_client(endpoint: Endpoint) -> tuple[Any, dict[str, Any]]:
 
 def prepare() -> None:
     """Do what the first client needs. Blocks."""
-    prepare_http(anthropic)
+    prepare_client(http_library(anthropic))
 
 
 def provider_error(error: Exception) -> ProviderError:

@@ -10,8 +10,9 @@ import openai
 from delegate.models.providers import _assemblies as assemblies
 from delegate.models.providers._chat import CARRIED, chat_content, read_chat
 from delegate.models.providers._endpoint import Endpoint
+from delegate.models.providers._http import prepare_client
 from delegate.models.providers._learning import as_known, effort_lesson, format_lesson
-from delegate.models.providers._posting import PostingClient, prepare_http, translate
+from delegate.models.providers._posting import PostingClient, http_library, translate
 from delegate.models.providers._profile import Api, Profile, ProfileStore, TokenLimit
 from delegate.models.providers._quota import openai_quota
 from delegate.models.providers._responses import read_responses, responses_content
@@ -28,7 +29,7 @@ def connect(endpoint: Endpoint, *, timeout_seconds: float | None, profiles: Prof
 
 def prepare() -> None:
     """Do what the first client needs. Blocks."""
-    prepare_http(openai)
+    prepare_client(http_library(openai))
 
 
 def provider_error(error: Exception) -> ProviderError:
