@@ -74,7 +74,7 @@ def joined(environ: Mapping[str, str]) -> AbstractContextManager[None]:
         known_tier = TypeAdapter[Tier | None](Tier | None).validate_python(tier or None)
         run = Run(settings, id=Path(file).stem, concurrent=settings.max_concurrent if state["batch"] else None)
         run.limit_calls_of_models()
-    except (OSError, ValueError, TypeError, LookupError) as error:
+    except (OSError, ValueError, TypeError, LookupError, ConfigError) as error:
         raise ConfigError(
             f"{PARENT} says that a child of delegate started this process, but its run can't be joined: "
             f"{one_line(str(error), 200)}; set {PARENT} to nothing for a run of its own"

@@ -1,6 +1,7 @@
 """Validates criteria before anything is run or spent, and rejects those that can never be decided."""
 
 import os
+import posixpath
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 
@@ -123,7 +124,7 @@ def _problem(criterion: AnyCriterion) -> str | None:
 
 
 def _unusable_file(criterion: FileCriterion) -> str | None:
-    if "*" in criterion.path:
+    if "*" in posixpath.basename(criterion.path):
         path = redactor.beginning(criterion.path, 200)
         fix = f"use `shell: ls {path}`, or a sentence, `file {path}: …`"
         return f"`path` is {path!r}, but a `file` criterion is about one file; {fix}"

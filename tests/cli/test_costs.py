@@ -91,7 +91,7 @@ def test_a_substituted_model_is_named_and_its_cost_is_an_estimate() -> None:
 
     ran = _run(script, *GREETS)
     assert ran.splitlines()[0].endswith("  $0.0037 (estimated)")
-    assert "\n  ! model  requested worker-1, served judge-9 PASS 2. all of it\n" in ran
+    assert "\n  ! model  requested worker-1, served judge-9 PASS  2. all of it\n" in ran
     assert sum(line.startswith("PASS") for line in ran.splitlines()) == 1
     assert "\x1b" not in ran
     shown = " ".join(delegate("show", "last").stdout.split())
