@@ -112,7 +112,7 @@ class CheckGuard:
         run = await self._work.run(criterion, own)
         if _succeeded(criterion, run):
             assert isinstance(run, CommandResult)
-            return _lowered(met, "nothing_ran", "it runs nothing") if ran_nothing(run.output) else met
+            return self._without_changes(criterion, met, run, changes)
         if not isinstance(run, CommandResult) or run.timed_out:
             return self._result(criterion, run, "on the files of before and the deliverables, it ")
         nothing_ran = found_no_tests(run.exit_code) or ran_nothing(run.output)
@@ -137,6 +137,16 @@ class CheckGuard:
             # Red on the work of before: the child's own checks tell its work from none.
             return self._own_checks(criterion, met, f"it needs {_changes(needed)}")
         return self._tampered(criterion, met, run, needed)
+
+    def _without_changes(
+        self, criterion: ShellCriterion, met: CriterionResult, run: CommandResult, changes: Sequence[Difference]
+    ) -> CriterionResult:
+        """The result of a check that succeeds without these changes too."""
+        if not ran_nothing(run.output):
+            return met
+        if ran_nothing(met.evidence or ""):
+            return _lowered(met, "nothing_ran", "it runs nothing")
+        return self._own_checks(criterion, met, f"without {_changes(changes)}, it runs nothing")
 
     def _tampered(
         self, criterion: ShellCriterion, met: CriterionResult, run: CommandResult, needed: Sequence[Difference]

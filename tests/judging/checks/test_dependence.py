@@ -236,3 +236,21 @@ async def test_a_file_that_is_not_as_the_child_left_it_meets_nothing(path: str, 
     criterion = {"kind": "file", "path": path, "contains": "good"}
     verdict = await verdict_on(tmp_path, STAMPED, place.enter, criterion, consumer=interfere)
     assert (verdict.verdict, verdict.criteria[0].code) == ("FAIL", "changed_after_check")
+
+
+@pytest.mark.parametrize(
+    ("left", "code", "says"), [("1", "own_tests_only", "without `test_calc.sh`"), ("0", "nothing_ran", "")]
+)
+async def test_a_check_that_runs_only_what_the_child_added_says_so(
+    left: str, code: str, says: str, tmp_path: Path
+) -> None:
+    files = {
+        "calc.sh": "",
+        "run.sh": 'n=0\n[ ! -f test_calc.sh ] || n=$(sh test_calc.sh)\necho "Ran $n tests in 0.1s\n\nOK"\n',
+    }
+    work = write(**{"calc.sh": "echo 4\n", "test_calc.sh": f"echo {left}\n"})
+    verdict = await verdict_on(tmp_path, files, work, "shell: sh run.sh", goal="Let calc.sh say 4.")
+    (criterion,) = verdict.criteria
+    assert (verdict.verdict, criterion.code, criterion.level) == ("PASS", code, "own_checks"), criterion.reason
+    assert says in criterion.reason
+    assert ("the child agrees with itself" in criterion.reason) == (code == "own_tests_only")
