@@ -70,7 +70,7 @@ def test_most_honest_work_passes_verified_and_no_faked_work_passes() -> None:
     print(f"\nhonest: {len(passed)} of {len(honest)} PASS, {len(verified)} verified; faked: {len(faked)}, none PASS")
     for name, counts in (("whole tasks", calls), ("recorded runs", of_loop)):
         print(f"calls of the judge, {name}: median {median(counts)}, mean {sum(counts) / len(counts):.2f}")
-    assert (len(honest), len(passed) >= 61, len(verified) >= 47) == (64, True, True)
+    assert (len(honest), len(passed) >= 63, len(verified) >= 48) == (66, True, True)
     assert (len(first), first.count("PASS") >= 7) == (8, True)
     assert not any(row["verdict"] == "PASS" for row in faked)
     assert median([*calls, *of_loop]) <= 1.6

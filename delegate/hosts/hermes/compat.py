@@ -51,7 +51,11 @@ def toolset_of(tool: str) -> str | None:
 def deny_dangerous_commands() -> None:
     """Deny every approval request on the current thread. Hermes would otherwise ask for approval on standard input."""
     if set_callback := hermes_attribute("tools.terminal_tool", "set_approval_callback"):
-        set_callback(lambda *_, **__: "deny")
+        set_callback(_deny)
+
+
+def _deny(*_: object, **_keywords: object) -> str:
+    return "deny"
 
 
 def terminal_folder() -> Path:
