@@ -263,7 +263,7 @@ async def _delegator(group: Group, server: ModelServer, home: Path) -> AsyncGene
             stack.push_async_callback(client.aclose)
             models = {"models": _models()}
         delegator = Delegator(settings.model_copy(update=models), client=client)
-        repeat_quickly(delegator)
+        repeat_quickly(delegator, faster=2)
         yield await stack.enter_async_context(delegator)
 
 
