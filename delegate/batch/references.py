@@ -38,11 +38,12 @@ def references(item: Item, ids: frozenset[str]) -> list[Reference]:
     is needed is an error otherwise, and in criteria, where nothing is replaced.
     """
     texts = _fields(item).values()
-    rest = [_REFERENCE.sub(lambda match: "" if _is_reference(match[1]) else match[0], text) for text in texts]
-    rest.append(item.task.model_dump_json(include={"acceptance_criteria", "instructions"}))
     found = [match[1] for text in texts for match in _REFERENCE.finditer(text) if _is_reference(match[1])]
     parsed = [_parse(inside, ids) for inside in found]
-    refuse_literal("\n".join(rest), item.needs, f"{_HINT}, in goal or context")
+    if item.needs:
+        rest = [_REFERENCE.sub(lambda match: "" if _is_reference(match[1]) else match[0], text) for text in texts]
+        rest.append(item.task.model_dump_json(include={"acceptance_criteria", "instructions"}))
+        refuse_literal("\n".join(rest), item.needs, f"{_HINT}, in goal or context")
     return parsed
 
 

@@ -150,7 +150,7 @@ class TaskFile:
 
     def _table_items(self, lines: "_Lines") -> Iterator[Item | BadRow]:
         header, reader = self._header(lines)
-        templates, row = self.templates or Templates(), 0
+        templates, row, is_same = self.templates or Templates(), 0, None
         while True:
             first_line, cells = lines.number + 1, list[str]()
             try:
@@ -164,7 +164,9 @@ class TaskFile:
                 columns = dict(zip(header, cells, strict=True))
                 id = columns.get("id", "").strip() or str(row)
                 fields = templates.task(columns)
-                if fields == templates.task({name: f"{value}0" for name, value in columns.items()}):
+                if is_same is None:  # it depends on the templates alone
+                    is_same = fields == templates.task({name: f"{value}0" for name, value in columns.items()})
+                if is_same:
                     hint = f"write, for example, {{{header[0]}}}; the columns are: {', '.join(header):.400}"
                     raise CallError("unknown_column", "goal and criteria name no column", field="goal", hint=hint)
                 task = self.read_task(fields, base=self.path.parent)

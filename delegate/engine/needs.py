@@ -43,9 +43,11 @@ def unknown_need(need: str, ids: Sequence[str]) -> CallError:
 
 def refuse_literal(text: str, needs: Sequence[str], hint: str) -> None:
     """Raise CallError for what looks like a reference to the result of a needed task, and would stay as it is."""
+    if not needs:
+        return
     ids = "|".join(map(re.escape, needs))
     looks = rf"(\{{\{{\s*({ids})\s*[.}}]|\{{\s*({ids})\.(report|structured)\b)[^{{}}\n]*\}}{{0,2}}"
-    if needs and (found := re.search(looks, text)):
+    if found := re.search(looks, text):
         raise CallError("unknown_reference", f"{found[0]:.80} is not a reference here", field="goal", hint=hint)
 
 

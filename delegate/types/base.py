@@ -65,7 +65,8 @@ class Input(Value):
         if not isinstance(value, Mapping):
             return value
         fields = dict(cast("Mapping[str, object]", value))
-        for name, info in cls.model_fields.items():
-            if isinstance(fields.get(name), bool) and {int, float} & {info.annotation, *get_args(info.annotation)}:
-                fields[name] = str(fields[name]).lower()  # which the field refuses by its name
+        for name, given in fields.items():
+            info = cls.model_fields.get(name) if isinstance(given, bool) else None
+            if info is not None and {int, float} & {info.annotation, *get_args(info.annotation)}:
+                fields[name] = str(given).lower()  # which the field refuses by its name
         return fields
