@@ -29,6 +29,7 @@ from delegate.judging.validate import refuse_undecidable
 from delegate.models.catalog import Catalog, Model
 from delegate.models.connections import Connection, Connections
 from delegate.models.routing import ChildRequest, choose_child, other_children
+from delegate.policy.rules import Rule
 from delegate.policy.settings import Settings
 from delegate.telemetry import operations
 from delegate.types import CONDITIONS, Author, RunResult, Task
@@ -41,6 +42,19 @@ from delegate.types.request import not_tasks
 _log = logger(__name__)
 _OWN = {*(one.name for one in toolbox_definitions()), "think", SEARCH_WEB, *GOAL_TOOLS, *STEP_TOOLS}
 """The tools of delegate's own that a child may have, also where the settings don't offer them."""
+
+
+def _check_rule(rule: Rule, field: str, known: Collection[str]) -> None:
+    """Raise ConfigError if the rule has the name of a tool misspelled. Log a rule that applies to no call."""
+    # Patterns match other names, and tools of MCP servers aren't known before these run.
+    unknown = [name for name in rule.tools if name not in known and not {*"*?[."} & {*name}]
+    message = f"{field}.tools: there is no tool {', '.join(map(repr, unknown))}"
+    others = {*known} - {*rule.tools}
+    for name in unknown:
+        if similar := get_close_matches(name, others, 1, 0.85):
+            raise ConfigError(f"{message}; did you mean `{similar[0]}`?")
+    if len(unknown) == len(rule.tools):
+        _log.warning("%s, so the rule applies to no call", message)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,15 +82,7 @@ class Admission:
         known = {*services.known_tools(), *_OWN}
         for field, policy in {"policy": self.settings.policy, **policies}.items():
             for n, rule in enumerate(policy.rules if policy and services.uses_job_tools else ()):
-                # Patterns match other names, and tools of MCP servers aren't known before these run.
-                unknown = [name for name in rule.tools if name not in known and not {*"*?[."} & {*name}]
-                message = f"{field}.rules[{n}].tools: there is no tool {', '.join(map(repr, unknown))}"
-                for similar in (
-                    one for name in unknown for one in get_close_matches(name, known - {*rule.tools}, 1, 0.85)
-                ):
-                    raise ConfigError(f"{message}; did you mean `{similar}`?")
-                if len(unknown) == len(rule.tools):
-                    _log.warning("%s, so the rule applies to no call", message)
+                _check_rule(rule, f"{field}.rules[{n}]", known)
 
     def parse(self, arguments: Arguments) -> tuple[Task, ...]:
         """The tasks of a call as the parent's model wrote it. Raises CallError if they can't be read."""
