@@ -27,7 +27,8 @@ _ESCAPE_SEQUENCES = re.compile(
 )
 _COLOR = re.compile(r"\x1b\[[0-9;:]*m")
 _LINE_BREAK = re.compile(r"\r\n?|[\x0b\x0c\x85\u2028\u2029]")
-_ONE_SPACE = re.compile(r" {9,}\s*| *[^\S ]\s*")  # of spaces alone, only a run that could move text out of sight
+ONE_SPACE = re.compile(r" {9,}\s*| *[^\S ]\s*")
+"""What a line has one space for: of spaces alone, only a run that could move text out of sight."""
 _SURROGATE = re.compile(r"[\ud800-\udfff]")
 # Legitimate text contains these too (copied web pages, right-to-left scripts, byte-order marks): removed, not flagged.
 _INVISIBLE = re.compile(r"[\u00ad\u200e\u200f\u061c\ufeff]")
@@ -121,7 +122,7 @@ def frame(text: str, mark: str) -> str:
 def one_line(text: str, limit: int) -> str:
     """The text cleaned, on one line, at most `limit` characters long; a cut shows as `…`."""
     # Twice the limit leaves room for whitespace and hidden characters, and bounds the work on long texts.
-    line = _ONE_SPACE.sub(" ", clean(text[: 2 * limit + 80]).text).strip()
+    line = ONE_SPACE.sub(" ", clean(text[: 2 * limit + 80]).text).strip()
     return line if len(line) <= limit and len(text) <= 2 * limit + 80 else line[: limit - 1].rstrip() + "…"
 
 

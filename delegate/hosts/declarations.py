@@ -89,9 +89,9 @@ def _hint(annotations: object, name: str) -> object:
 def _declarations() -> Iterator[Declaration]:
     """All that is said, the operator's word first."""
     files = [trust.own_folder() / NAME]
-    config = os.path.expanduser(os.environ.get("DELEGATE_CONFIG", ""))
+    config = trust.named_file(os.environ)
     if config:
-        files.append(Path(config).with_name(NAME))
+        files.append(config.with_name(NAME))
     for path in files:
         if path.is_file():
             yield from _parsed(str(path), path.read_bytes())

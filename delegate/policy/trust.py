@@ -70,20 +70,27 @@ def own_file() -> Path:
     return own_folder() / NAME
 
 
+def named_file(environ: Mapping[str, str]) -> Path | None:
+    """The settings file that `DELEGATE_CONFIG` names, whether or not it exists."""
+    named = environ.get("DELEGATE_CONFIG")
+    return Path(os.path.expanduser(named)) if named else None
+
+
 def settings_files(environ: Mapping[str, str]) -> tuple[SettingsFile, ...]:
     """The settings files that exist, lowest precedence first. `DELEGATE_CONFIG` replaces the working folder's file.
 
     Raises:
         ConfigError: A file can't be read, or `DELEGATE_CONFIG` names one that doesn't exist.
     """
-    found: list[SettingsFile] = [] if environ.get("DELEGATE_CONFIG") else _trusted_roles()
+    named = named_file(environ)
+    found: list[SettingsFile] = [] if named else _trusted_roles()
     roles = sorted(filter(is_role, own_folder().joinpath("agents").glob("*.*")))
     found += [SettingsFile(path, "own", _bytes_of(path), trusted=True) for path in roles]
     if (own := read_own()) is not None:
         found.append(own)
-    if named := os.path.expanduser(environ.get("DELEGATE_CONFIG", "")):
+    if named:
         try:
-            found.append(SettingsFile(Path(named), "named", _bytes_of(Path(named)), trusted=True))
+            found.append(SettingsFile(named, "named", _bytes_of(named), trusted=True))
         except FileNotFoundError:
             raise ConfigError(f"DELEGATE_CONFIG names {named}, which does not exist; correct the path") from None
         return tuple(found)
@@ -265,9 +272,9 @@ def is_protected(real: Path) -> bool:
     listed: Mapping[Path, str] = {}
     with suppress(ConfigError):
         listed = _listed(own_files / _LIST)
-    named = os.path.expanduser(os.environ.get("DELEGATE_CONFIG", ""))
+    named = named_file(os.environ)
     here = _folder_file() if real.name.casefold() == NAME else Path(NAME)
-    files = (here, *([Path(named)] if named else []), *listed)
+    files = (here, *([named] if named else []), *listed)
     return any(_without_links(file, folded) == folded for file in files) or (
         (real.name.casefold() in (NAME, MCP_NAME) or is_role(real)) and _is_trusted_copy(real, listed)
     )

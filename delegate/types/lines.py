@@ -1,8 +1,9 @@
 """Values as one line, and as tables for notebooks."""
 
-import re
 from collections.abc import Sequence
 from html import escape
+
+from delegate._util.fencing import ONE_SPACE
 
 _LINE_CHARS = 240
 """Maximum length of a line that `print` shows of a verdict or a result."""
@@ -10,7 +11,7 @@ _LINE_CHARS = 240
 
 def one_line(text: str) -> str:
     """Text of a child, a judge or a provider in one line of printable characters, cut where it gets long."""
-    text = re.sub(r" {9,}\s*| *[^\S ]\s*", " ", text[:2_000])  # a command is shown with its own spaces
+    text = ONE_SPACE.sub(" ", text[:2_000])  # a command is shown with its own spaces
     line = "".join(char if char.isprintable() else " " for char in text).strip()
     return line if len(line) <= _LINE_CHARS else line[: _LINE_CHARS - 1] + "…"
 

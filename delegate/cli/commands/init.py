@@ -34,7 +34,7 @@ def init(force: Annotated[bool, typer.Option("--force", help="Replace the files 
         starting.write(file, text, replace=force)
         print(f"wrote {file}")
     before = ""
-    if named := os.path.expanduser(os.environ.get("DELEGATE_CONFIG", "")):
+    if named := trust.named_file(os.environ):
         before = f"unset DELEGATE_CONFIG, since {named} is read in place of {trust.NAME}; then "
     elif start.endpoint:
         before = f"`delegate trust`, since {trust.NAME} declares a server; then "
